@@ -25,7 +25,7 @@ from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.plan.target_choice import select_targets
 from gputop.commands import options
 from gputop.commands.options import argument_type, count
-from gputop.console import COULD_NOT_RUN, INTERRUPTED, USAGE, print_message
+from gputop.console import INTERRUPTED, USAGE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -284,12 +284,11 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
     unfit = {
         "--dtype": args.dtype and not kind.has_dtype,
         "--size": args.size and not kind.has_size,
-        "--verify": args.verify == "all" and kind.has_rows and name != "pairs",
+        "--verify": args.verify == "all" and kind.has_rows,
         "--frequency": args.frequency and name != "pulse",
         "--ranks": args.ranks and name != "collective",
         "--level": args.level and name != CHECK,
         "--csv": args.csv and name == CHECK,
-        "--ray": ray and name == "pairs",
     }
     misuses = (
         (
@@ -353,9 +352,6 @@ def _requests(
     if len(targets) > 1 and args.ray is None and args.kind != "collective":
         _look_over_several(args)
     python = args.python
-    dtypes = args.dtype or (
-        (target_choice.common_dtype(targets),) if args.kind == "pairs" else ()
-    )
     hertz = args.frequency or request.DEFAULT_HERTZ
     common = (
         args.size,
@@ -368,7 +364,7 @@ def _requests(
         target = replace(
             found, memory_share=args.memory_share or found.memory_share
         )
-        dtype, *further = dtypes or (request.default_dtype(target),)
+        dtype, *further = args.dtype or (request.default_dtype(target),)
         requests.append(
             request.Request(
                 *(target, dtype, *common, tuple(further)),
@@ -376,13 +372,9 @@ def _requests(
                 verify_all=args.verify == "all",
             )
         )
-    if KINDS[args.kind].several_devices and (
-        problem := request.check_together(requests)
-    ):
-        raise RunRefusedError(
-            f"{problem}.",
-            USAGE if args.kind == "collective" else COULD_NOT_RUN,
-        )
+    problem = request.check_together(requests)
+    if problem is not None:
+        raise RunRefusedError(f"{problem}.", USAGE)
     return target_choice.with_peers(requests)
 
 

@@ -116,8 +116,6 @@ def test_what_a_device_cannot_do_is_left_out_with_the_reason(
     assert run("--level", "standard") == 0
     page = capsys.readouterr().out
     assert "soak tf32: left out, " in page
-    assert "pairs: left out, pairs needs two devices, but " in page
-    assert "pairs" not in ends.kinds
 
 
 def test_a_part_that_is_wrong_does_not_end_the_others_and_decides_the_status(

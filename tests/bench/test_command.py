@@ -89,7 +89,6 @@ def test_the_document_fits_its_schema(kind: str, capsys: pytest.CaptureFixture[s
         (["--device", "cpu", "--size", "1000000"], 3, "Choose --size"),
         (["--device", "cpu", "--dtype", "tf32"], 3, "compute capability 8.0"),
         (["--devices", "2"], 2, "Add --ray"),
-        (["pairs", "--ray"], 2, "--ray is not for pairs"),
         (["--ray", "sweep"], 2, "Type `gputop bench sweep --ray`"),
         (["--ray", "--device", "0"], 2, "Give their number with --devices"),
         (["--ray", "--history"], 2, "--ray and --history exclude each other"),

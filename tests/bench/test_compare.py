@@ -35,7 +35,7 @@ def test_what_is_measured_anew_is_no_other_method(changes: dict[str, Any]) -> No
     "changes",
     [
         {"device_uuid": "GPU-other"},
-        {"kind": "pairs"},
+        {"kind": "burn"},
         {"dtype": "float16"},
         {"m": 4096},
         {"n": 4096},

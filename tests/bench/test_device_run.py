@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.events import Done, Progress, Verified
+from gputop.bench.events import Done, Point, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
+from gputop.bench.results.measures import score
 from gputop.bench.run.device_run import RATE, DeviceRun
 from gputop.bench.run.series import MOST_ITEMS, MergedSeries, Moment, RunCurves, merge_windows
 from tests.runs import gpu_result, gpu_run
@@ -100,6 +102,17 @@ def test_a_run_is_the_same_after_it_was_kept() -> None:
     assert after.readings.intervals() == before.readings.intervals()
     assert after.result == before.result
     assert (after.state, after.elapsed_seconds) == ("done", 45.0)
+
+
+def test_a_stored_result_of_a_former_kind_is_drawn_over_time() -> None:
+    before = gpu_run(60.0, 45.0, ended=True)
+    assert before.result is not None
+    points = (Point("alone", 1, {"tflops": 700.0}), Point("together", 2, {"tflops": 630.0}))
+    pairs = replace(before.result, kind="pairs", points=points)
+    after = DeviceRun.of_result(pairs, before.request.target, before.kept_curves())
+    assert after.series(RATE) == before.series(RATE)
+    assert after.measured
+    assert score(pairs) == before.result.tflops_mean
 
 
 @pytest.mark.parametrize("broken", ["", "[1]", '{"windows": 3}', '{"moments": [{}]}', "nul"])

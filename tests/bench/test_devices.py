@@ -213,7 +213,7 @@ def test_of_all_those_that_do_not_answer_are_left_out() -> None:
     [
         ((1,), "soak", False, "GPU 1, .* its state is lost"),
         ((0, 1, 2), "soak", True, "GPU 0, .* its state is lost"),
-        ((0, 1), "pairs", True, "GPU 2, .* is the only device"),
+        ((0, 1), "collective", True, "GPU 2, .* is the only device"),
     ],
 )
 def test_what_is_not_enough_is_refused(

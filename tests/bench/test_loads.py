@@ -198,4 +198,4 @@ def test_the_ring_takes_operands_from_all_over_the_memory_it_may_use(
 
 
 def test_every_kind_of_the_worker_is_offered() -> None:
-    assert set(runs.KINDS) == set(KINDS) - {"pairs", "check"}
+    assert set(runs.KINDS) == set(KINDS) - {"check"}

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import io
-import re
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyte
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 
 from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Event, Failed, Hello, Point, Progress, Verified
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target, cpu_target
 from gputop.bench.run.device_run import RECENT_WINDOWS
-from gputop.bench.run.progress import ProgressLine, progress_text
+from gputop.bench.run.progress import keep_drawing, progress_line
 from gputop.bench.run.run import Run
+from gputop.console import print_message
 from tests.bench.workers import RESULT
 from tests.sessions import PLANNED
 from tests.streams import inventory, sample
@@ -52,64 +57,88 @@ def in_mid_run() -> tuple[Run, list[float]]:
     return group, clock
 
 
+def said(run: Run, width: int = 120) -> str:
+    """The line on a terminal of that width, without colours."""
+    console = Console(width=width, force_terminal=True, color_system=None)
+    with console.capture() as captured:
+        console.print(progress_line(run))
+    line = captured.get()
+    assert line.count("\n") == 1
+    assert cell_len(line.rstrip("\n")) <= width
+    return line
+
+
 def test_what_it_says() -> None:
-    group, _ = in_mid_run()
-    line = progress_text(group, 120)
+    line = said(in_mid_run()[0])
     assert "4 s, 6 s left" in line
-    assert "0.100 TFLOP/s" in line
-    assert "mean 0.125" in line  # weighed by time: (0.2 * 1 + 0.1 * 3) / 4
-    assert "peak 0.2" in line
-    full, rest = re.findall(r"#+|-+", line)
-    assert len(full) / (len(full) + len(rest)) == pytest.approx(0.4)
+    assert "0.125 TFLOP/s" in line  # weighed by time: (0.2 * 1 + 0.1 * 3) / 4
+    assert line.count("━") == 16, "two fifths of the bar"
 
 
-@pytest.mark.parametrize("width", [1, 10, 40, 79, 129])
+@pytest.mark.parametrize("width", [10, 40, 79, 129])
 def test_it_fits(width: int) -> None:
-    assert len(progress_text(in_mid_run()[0], width)) <= width
-    assert len(progress_text(several()[0], width)) <= width
+    assert said(in_mid_run()[0], width)
+    assert said(several()[0], width)
 
 
-def test_it_leaves_nothing_behind() -> None:
+def test_before_it_begins_it_says_how_far_the_device_is() -> None:
+    assert said(begun()[0]) == "starting ...\n"
+    assert said(begun(HELLO)[0]) == "preparing ...\n"
+
+
+def screen_of(terminal: Terminal) -> pyte.Screen:
+    screen = pyte.Screen(80, 4)
+    pyte.Stream(screen).feed(terminal.getvalue().replace("\n", "\r\n"))
+    return screen
+
+
+async def test_messages_stand_above_it_and_it_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     terminal = Terminal()
-    bar = ProgressLine(terminal, in_mid_run()[0])
-    bar.draw()
-    bar.clear()
-    screen = terminal.getvalue().split("\r")
-    assert screen[-1] == ""
-    assert screen[-2].strip() == ""
-    assert len(screen[-2]) >= len(screen[-3])
-    assert "\n" not in terminal.getvalue()
-    assert "\x1b" not in terminal.getvalue()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    group, _ = in_mid_run()
+    drawing = asyncio.create_task(keep_drawing(group, "1/2 soak  "))
+    await asyncio.sleep(0)  # it draws once
+    assert "1/2 soak  4 s, 6 s left" in screen_of(terminal).display[0]
+    print_message("It is hot")
+    group.add_event(CPU, Done(RESULT))
+    await drawing
+    screen = screen_of(terminal)
+    assert [line.rstrip() for line in screen.display] == ["gputop: It is hot", "", "", ""]
+    assert (screen.cursor.x, screen.cursor.y) == (0, 1)
+    assert not screen.cursor.hidden
 
 
-async def test_it_is_silent_where_there_is_no_terminal() -> None:
+async def test_it_is_silent_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
-    await ProgressLine(stream, begun()[0]).keep_drawing()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    await keep_drawing(begun()[0])
     assert stream.getvalue() == ""
 
 
-async def test_a_terminal_that_is_gone_is_no_error() -> None:
+async def test_a_terminal_that_is_gone_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Gone(Terminal):
         def write(self, _: str) -> int:
             raise OSError(5, "Input/output error")
 
-    await ProgressLine(Gone(), begun()[0]).keep_drawing()
+    gone = Gone()
+    monkeypatch.setattr("sys.stderr", gone)
+    await keep_drawing(begun()[0])
+    assert sys.stderr is gone
 
 
 def test_a_table_counts_its_rows() -> None:
     group, clock = begun(replace(PLANNED, rows=8), kind="copy", seconds=60.0)
     clock[0] += 3.0
-    assert "0 of at most 8 rows  3 s" in progress_text(group, 100)
-    for point in (
-        Point("float32", 512, {"tflops": 0.2, "seconds": 1e-3}, (512, 512, 512)),
-        Point("host, 1 thread", 1 << 20, {"bytes_per_second": 2.5e10, "seconds": 1e-3}),
-    ):
+    for size in (512, 1024):
+        point = Point("float32", size, {"tflops": 0.2, "seconds": 1e-3}, (size, size, size))
         group.add_event(CPU, point)
-    line = progress_text(group, 120)
-    assert "2 of at most 8 rows" in line
-    assert "25.0 GB/s  host, 1 thread, 1048576" in line
-    assert line.count("#") == 10, "a quarter of the rows, though not of the time"
-    assert all(len(progress_text(group, width)) <= width for width in range(10, 120))
+    line = said(group)
+    assert "3 s, at most 57 s left  2 of at most 8 rows" in line
+    assert line.count("━") == 10, "a quarter of the rows, though not of the time"
 
 
 GPUS = target_choice.targets(inventory(2), sample(2))[:2]
@@ -180,22 +209,20 @@ def test_who_failed_is_in_no_distribution() -> None:
 
 def test_wrong_elements_are_known_at_once_and_at_the_end() -> None:
     found = after(*running(700, 700), (0, Verified(3, 2)), (1, Verified(3, 0)))
-    assert [found.wrong_elements(gpu) for gpu in CLUSTER[:2]] == [2, 0]
+    assert [found.devices[gpu].wrong_elements for gpu in CLUSTER[:2]] == [2, 0]
     found.add_event(CLUSTER[1], Done(dataclasses.replace(RESULT, wrong_elements=4)))
-    assert found.wrong_elements(CLUSTER[1]) == 4
+    assert found.devices[CLUSTER[1]].wrong_elements == 4
 
 
 @pytest.mark.parametrize("width", [40, 79, 119])
-def test_the_line_fits_and_says_the_most_first(width: int) -> None:
+def test_the_line_of_many_says_the_most_first(width: int) -> None:
     now = [0.0]
     found = group_of(CLUSTER, lambda: now[0])
-    assert progress_text(found, width) == "6 starting ..."
+    assert said(found, width) == "6 starting ...\n"
     for at, event in (*running(700, 702, 698, 620, 700, 701), (2, Verified(2, 1))):
         found.add_event(CLUSTER[at], event)
     now[0] = 12.0
-    line = progress_text(found, width)
-    assert len(line) <= width
-    assert "12 s, 48 s left" in line
-    assert "700 (" in line
+    line = said(found, width)
+    assert "12 s, 48 s left  700 (" in line
     if width > 100:
-        assert "6 running  1 wrong  node-1 GPU 3 11 % behind" in line
+        assert "6 running  1 device wrong  node-1 GPU 3 11 % behind" in line

@@ -82,7 +82,7 @@ UNLIKE = dataclasses.replace(
         ("GPU-00000002", [], ["2"], []),
         ("1,2", ["--device", "all"], ["1", "2"], []),
         ("1,2", ["--device", "0"], ["0"], []),
-        ("1,2", ["pairs"], ["1", "2"], []),
+        ("1,2", ["collective"], ["1", "2"], []),
         ("2,7,1", ["--device", "all"], ["2"], ["ends at '7': there is no such device"]),
         ("", [], [None], [ON_THE_CPU]),
         ("-1", [], [None], ["ends at '-1': there is no such device", ON_THE_CPU]),
@@ -144,9 +144,7 @@ def test_what_cuda_sees_is_nothing_or_is_not_known(
         (QUIET, ["--device", "0,1", "--report", "page.html"], 2, "--report is a page about one"),
         (QUIET, ["sweep", "--device", "0,1", "--csv"], 2, "--csv has the rows of one"),
         (QUIET, ["--device", "0,1", "--history"], 2, "--history lists one device, or all"),
-        (QUIET, ["pairs", "--device", "1"], 3, "pairs needs two devices"),
-        (QUIET, ["pairs", "--seconds", "1.5"], 3, "Choose --seconds 2 or more"),
-        ((inventory(0), sample(0, [])), ["pairs"], 3, "is the only device"),
+        (QUIET, ["collective", "--device", "1"], 2, "is the only device"),
     ],
 )
 def test_what_is_refused(
@@ -163,16 +161,6 @@ def test_what_is_refused(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("gputop: error: ")
     assert says in line
-
-
-def test_pairs_are_all_gpus_and_the_cpu_where_there_is_one_gpu(asked: dict[str, Any]) -> None:
-    assert run("pairs") == 0
-    assert [request.target.number for request in asked["requests"]] == ["0", "1", "2"]
-    assert {request.dtype for request in asked["requests"]} == {"bfloat16"}
-    asked["stream"] = (inventory(1), sample(1, []))
-    assert run("pairs") == 0
-    assert [request.target.number for request in asked["requests"]] == ["0", None]
-    assert {request.dtype for request in asked["requests"]} == {"float32"}, "as a CPU likes it"
 
 
 @pytest.mark.parametrize(

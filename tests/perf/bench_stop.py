@@ -25,8 +25,6 @@ from gputop.bench.run.runner import Runner
 
 LONGEST_SECONDS = 600.0
 LATEST_SECONDS = 4.0
-PAIR_SECONDS = 6.0
-"""Seconds of `pairs`, whose second half is stopped, too."""
 
 
 def requests_of(kind: str) -> list[Request]:
@@ -35,10 +33,9 @@ def requests_of(kind: str) -> list[Request]:
     targets = [cpu]
     if KINDS[kind].several_devices:
         targets = cpu_ranks(2, 0.2)
-    seconds = PAIR_SECONDS if kind == "pairs" else LONGEST_SECONDS
     dtype = default_dtype(cpu)
-    requests = [Request(each, dtype, None, seconds, sys.executable, kind) for each in targets]
-    return with_peers(requests)
+    common = (dtype, None, LONGEST_SECONDS, sys.executable, kind)
+    return with_peers([Request(each, *common) for each in targets])
 
 
 async def stop_once(kind: str, after: float) -> tuple[float, float, bool]:

@@ -139,7 +139,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
     """Stress tests of several devices; each says what the script has for it."""
 
     class Session(Scripted):
-        requests, script, together = [], {}, {}
+        requests, script = [], {}
 
     monkeypatch.setattr(runner, "DeviceRunner", Session)
     return Session

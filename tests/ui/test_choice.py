@@ -26,18 +26,17 @@ def chosen(choice: DeviceChoice, kind: str = "soak") -> list[str | None]:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "soak", "pairs"),
+    ("gpus", "several"),
     [
-        (0, [], ["CPU"]),
-        (1, [], ["GPU 0, CPU"]),
-        (2, ["all 2 GPUs", "several …"], ["all 2 GPUs", "several …"]),
-        (4, ["all 4 GPUs", "several …"], ["all 4 GPUs", "several …"]),
+        (0, []),
+        (1, []),
+        (2, ["all 2 GPUs", "several …"]),
+        (4, ["all 4 GPUs", "several …"]),
     ],
 )
-def test_all_is_offered_where_there_are_two(gpus: int, soak: list[str], pairs: list[str]) -> None:
+def test_all_is_offered_where_there_are_two(gpus: int, several: list[str]) -> None:
     choice = offered(gpus)
-    assert labels(choice)[gpus + 1 :] == soak
-    assert labels(choice, "pairs") == pairs
+    assert labels(choice)[gpus + 1 :] == several
     assert (len(choice.offered) > 1) == (gpus > 0)
 
 
@@ -54,18 +53,18 @@ def test_one_is_chosen_until_all_are() -> None:
     assert not choice.choose(MORE)
 
 
-def test_pairs_take_two_and_leave_the_choice_of_one_as_it_is() -> None:
+def test_a_collective_takes_all_and_leaves_the_choice_of_one_as_it_is() -> None:
     choice = offered(2)
     choice.choose(device(1).uuid)
-    assert chosen(choice, "pairs") == ["0", "1"]
+    assert chosen(choice, "collective") == ["0", "1"]
+    assert labels(choice, "collective") == ["all 2 GPUs", "several …"]
     assert chosen(choice) == ["1"]
-    assert chosen(offered(1), "pairs") == ["0", None]
 
 
 def test_several_are_picked_and_one_of_them_is_a_choice_like_any_other() -> None:
     choice = offered(4)
     choice.choose_several([device(3).uuid, device(1).uuid, CPU, "nobody"])
-    assert chosen(choice) == chosen(choice, "pairs") == ["3", "1", None]
+    assert chosen(choice) == chosen(choice, "collective") == ["3", "1", None]
     assert "GPU 3, 1, CPU" in labels(choice)
     assert choice.key("soak") == SOME
     choice.choose_several([device(2).uuid])

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.agent.problem import Problem
-from gputop.bench.events import Done, Failed, Point, Progress, Verdict, VerdictPart, Verified
+from gputop.bench.events import Done, Failed, Progress, Verdict, VerdictPart, Verified
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.results.measures import ALONE, TOGETHER
 from gputop.bench.run.run import Run
 from gputop.ui.benchmark import group_table, throughput_chart
 from gputop.ui.benchmark import readout as run_title
@@ -22,7 +21,7 @@ from gputop.ui.drawing.palette import BUSY, FAULT, GOOD, MEMORY, TEXT, WARN
 from gputop.ui.telemetry import Telemetry
 from tests.streams import inventory, sample
 from tests.ui.test_kinds import dotted, in_style, texts
-from tests.ui.together import GPUS, PLAN, begun, group, mean, result
+from tests.ui.together import GPUS, PLAN, begun, group, result
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -182,56 +181,6 @@ def test_before_it_begins_each_says_how_far_it_is(events: list[Any], state: str,
         made.add_event(FIRST, event)
     assert texts(table(made))[1].endswith(state)
     assert title(made).startswith(says)
-
-
-# Pairs.
-
-
-def pair(*, together: bool = True, ended: bool = False) -> Run:
-    """Each alone, 20 of 60 s, and then both."""
-    made = Run([Request(target, "bfloat16", None, 60.0, kind="pairs") for target in GPUS[:2]])
-    for target in GPUS[:2]:
-        for event in begun(target, 20.0):
-            made.add_event(target, event)
-    if together:
-        made.begin_together(GPUS[:2])
-    for target in GPUS[:2] if together else ():
-        hello, plan, *rest = begun(target, 20.0)
-        slower = [
-            dataclasses.replace(each, tflops=0.9 * each.tflops)
-            if isinstance(each, Progress)
-            else each
-            for each in rest
-        ]
-        for event in (hello, plan, *slower):
-            made.add_event(target, event)
-    for target in GPUS[:2] if ended else ():
-        points = tuple(
-            Point(name, x, {"tflops": rate * mean(target)})
-            for name, x, rate in ((ALONE, 1, 1.0), (TOGETHER, 2, 0.9))
-        )
-        made.add_event(target, Done(result(target, kind="pairs", points=points)))
-    return made
-
-
-def test_pairs_are_alone_one_after_the_other() -> None:
-    made = pair(together=False)
-    rows = texts(table(made))
-    assert rows[0].split()[:4] == ["DEVICE", "ALONE", "TOGETHER", "COST"]
-    assert [row.split()[-1] for row in rows[1:3]] == ["waits", "alone"]
-    assert made.pair(FIRST)[1:] == (None, None)
-    assert made.elapsed_seconds == pytest.approx(40.0)
-    assert made.parts(SECOND)[0][0] == pytest.approx(20.0)
-
-
-@pytest.mark.parametrize("ended", [False, True])
-def test_pairs_say_what_being_together_costs(*, ended: bool) -> None:
-    made = pair(ended=ended)
-    rows = texts(table(made))
-    assert [row.split()[4:6] for row in rows[1:3]] == [["10.0", "%"]] * 2
-    assert rows[1].split()[-1] == ("ok" if ended else "together")
-    assert made.elapsed_seconds == pytest.approx(60.0)
-    assert title(made).startswith("Done pairs" if ended else "Running pairs")
 
 
 # Tables.

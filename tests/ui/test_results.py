@@ -150,7 +150,7 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
         assert "mean 1" in shown(pilot, ThroughputChart), "its readings, too"
         assert "Done bfloat16" in shown(pilot, TitleView)
         await pilot.press("down", "enter")
-        await until(pilot, lambda: "stored no curve" in shown(pilot, ThroughputChart))
+        await until(pilot, lambda: "no curve of this run" in shown(pilot, ThroughputChart))
         await pilot.press("d", "d", "d", "down", "d")
         said = text_of(lines(app))
         assert "802 TFLOP/s over 1:00, then 803 TFLOP/s over 1:00" in said

@@ -17,7 +17,7 @@ from textual.widgets import Select
 
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import Sample, Source
-from gputop.bench.events import Done, Progress, Verified
+from gputop.bench.events import Verified
 from gputop.bench.results import store
 from gputop.bench.run.run import Run
 from gputop.settings import Settings
@@ -36,14 +36,13 @@ from tests.sessions import table_events, table_result
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
 from tests.ui import scenes
 from tests.ui.pilots import app_with, lines, settle, shown, text_of, until
-from tests.ui.together import GPUS, begun, mean, result
+from tests.ui.together import GPUS, begun
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
     from textual.strip import Strip
 
     from gputop.agent.snapshot import Record
-    from gputop.bench.plan.request import Target
     from tests.driver import FakeDevice, FakeDriver
     from tests.sessions import PreparedSession
     from tests.ui.conftest import Same
@@ -292,30 +291,6 @@ def test_benchmark_of_several_devices(
         await settle(pilot)
 
     assert same_text(app, terminal_size=size, run_before=run_before)
-
-
-def test_benchmark_of_pairs(same_text: Same, scripted: type[Scripted]) -> None:
-    def slower(gpu: Target, share: float) -> list[Any]:
-        faster = [
-            dataclasses.replace(e, tflops=share * e.tflops) if isinstance(e, Progress) else e
-            for e in begun(gpu, 20.0)
-        ]
-        return [*faster, Done(result(gpu, tflops_mean=share * mean(gpu), seconds=20.0))]
-
-    scripted.script = {gpu.number: slower(gpu, 1.0) for gpu in GPUS}
-    scripted.together = {gpu.number: slower(gpu, 0.9) for gpu in GPUS}
-    app = app_with(inventory(2), sample(2, []))
-
-    async def run_before(pilot: Pilot[None]) -> None:
-        await settle(pilot)
-        await pilot.press("2")
-        app.query_one("#kind", Select).value = "pairs"
-        await settle(pilot)
-        await pilot.press("b")
-        await until(pilot, lambda: "Done" in shown(pilot, TitleView))
-        await settle(pilot)
-
-    assert same_text(app, terminal_size=USUAL, run_before=run_before)
 
 
 @pytest.mark.parametrize("kind", ["step", "copy"])

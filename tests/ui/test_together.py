@@ -26,7 +26,7 @@ from gputop.ui.drawing.palette import FAULT
 from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from tests.streams import PreparedStream, device, inventory, process, readings, sample
-from tests.ui.pilots import keep_in, settle, settled, shown, until
+from tests.ui.pilots import keep_in, settle, shown, until
 from tests.ui.together import GPUS, begun, result, table
 
 if TYPE_CHECKING:
@@ -179,12 +179,12 @@ async def test_an_end_while_workers_still_end_loses_no_result(
     scripted.lingers = True
     app = quiet(2)
     async with app.run_test(size=SIZE) as pilot:
-        await started(pilot, "pairs")
+        await started(pilot)
         await until(pilot, lambda: shown(pilot, TitleView).startswith(" Done"))
         assert app.query_one(BenchmarkTab).running, "the workers have not ended"
         await pilot.press("q")
     await asyncio.get_running_loop().shutdown_default_executor()  # as asyncio does at the end
-    assert [each.kind for each in kept] == ["pairs"] * 2
+    assert [each.kind for each in kept] == ["soak"] * 2
     assert app.return_code == 0
 
 
@@ -239,34 +239,6 @@ async def test_several_are_picked_from_a_list(scripted: type[Scripted]) -> None:
         await settle(pilot)
         await pilot.press("space", "escape")
         assert app.query_one("#device", Select).value == "some", "as it was"
-
-
-async def test_pairs_run_each_alone_and_then_all(
-    scripted: type[Scripted], kept: list[Result]
-) -> None:
-    async with quiet(2).run_test(size=SIZE) as pilot:
-        await started(pilot, "pairs")
-        await ended(pilot)
-        assert [each.target.number for each in scripted.requests] == ["0", "1", "0", "1"]
-        assert [each.size for each in scripted.requests] == [None, None, 8192, 8192]
-        head, first, second, *_ = shown(pilot, ReadoutView).splitlines()
-        assert head.split()[:4] == ["DEVICE", "ALONE", "TOGETHER", "COST"]
-        assert first.split()[2:6] == ["700", "700", "0.0", "%"]
-        assert second.split()[-1] == "ok"
-        assert shown(pilot, TitleView).startswith(" Done pairs, bfloat16")
-    assert [each.kind for each in kept] == ["pairs", "pairs"]
-    assert [len(each.points) for each in kept] == [2, 2]
-
-
-async def test_a_gpu_and_the_cpu_are_a_pair(scripted: type[Scripted]) -> None:
-    async with settled(quiet(1), SIZE) as (app, pilot):
-        await pilot.press("2")
-        choose_look(pilot, "kind", "pairs")
-        await settle(pilot)
-        assert app.query_one("#dtype", Select).value == "float32", "which both have"
-        await pilot.press("b")
-        await ended(pilot)
-        assert [each.target.number for each in scripted.requests[:2]] == ["0", None]
 
 
 async def test_a_check_runs_its_parts_and_lists_their_verdicts(

@@ -129,10 +129,8 @@ class Scripted(PreparedSession):
     """
 
     script: dict[str | None, list[Any]]
-    together: dict[str | None, list[Any]]
-    """Of pairs, what it says beside others, where that is something else."""
     lingers: bool = False
-    """True if workers beside others do not end by themselves after they have said their last."""
+    """True if workers do not end by themselves after they have said their last."""
 
     def __init__(self, request: Request, device: DeviceRun, *, waits: bool = False) -> None:
         super().__init__(request, device, waits=waits)
@@ -147,11 +145,10 @@ class Scripted(PreparedSession):
     async def events(self) -> AsyncGenerator[Any]:
         """Waits after the plan, as a worker does."""
         target = self._target
-        script = self.script.get(target.number, whole(target))
-        for event in self.together.get(target.number, script) if self._waits else script:
+        for event in self.script.get(target.number, whole(target)):
             yield event
             if isinstance(event, Done | Failed):
-                if self.lingers and self._waits:
+                if self.lingers:
                     await asyncio.Event().wait()
                 return
             if isinstance(event, Planned) and self._waits:

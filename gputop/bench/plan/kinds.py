@@ -75,7 +75,6 @@ _COPY = "bandwidth of memory and links"
 _MEMORY = "finds bad memory"
 _PULSE = "strains the power supply"
 _BURN = "most heat and power"
-_PAIRS = "cost of running devices together"
 _COLLECTIVE = "speed of all-reduce and the like"
 
 KINDS = {
@@ -96,7 +95,6 @@ KINDS = {
         ),
         _Shape("pulse", _PULSE, unjudged=_PULSED),
         _Shape("burn", _BURN, unjudged=_BESIDE),
-        Kind("pairs", _PAIRS, over_time=True, several_devices=True),
         _Operations(
             "collective", _COLLECTIVE, several_devices=True, unjudged=_RANKS
         ),
@@ -108,6 +106,8 @@ CHECK = "check"
 """Kind that runs most of the others in turn."""
 ALIASES = {"suite": CHECK}
 """Former names of kinds."""
+FORMER = {"pairs": Kind("pairs", "", over_time=True)}
+"""Kinds of stored results that cannot be run any more."""
 
 
 def parse_kind(name: str) -> str:
@@ -117,7 +117,7 @@ def parse_kind(name: str) -> str:
 
 def kind_of(name: str) -> Kind:
     """Return a kind by name. An unknown kind, of a newer version, counts as a table of products."""
-    return KINDS.get(name) or Kind(name, "")
+    return KINDS.get(name) or FORMER.get(name) or Kind(name, "")
 
 
 DeviceKind = Literal["cpu", "cuda"]

@@ -324,26 +324,9 @@ def check_request(request: Request) -> Problem | None:
 
 
 def check_together(requests: Sequence[Request]) -> Problem | None:
-    """Return why `pairs` or `collective` cannot be run on these devices, or None."""
-    first = requests[0]
-    if first.kind == "collective":
-        return _check_collective(requests)
-    if first.kind != "pairs":
+    """Return why `collective` cannot be run on these devices, or None. Other kinds always can."""
+    if not KINDS[requests[0].kind].several_devices:
         return None
-    what = "There are no pairs to run"
-    if len(requests) == 1:
-        why = f"pairs needs two devices, but {first.target.label} is the only device"
-        return Problem(
-            what, why, "Name two with --device, such as 0,1 or cpu,0"
-        )
-    least = SHORTEST_SECONDS * (len(requests) + 1)
-    if first.seconds >= least:
-        return None
-    why = f"{len(requests)} runs alone and one together take {least:g} s at least"
-    return Problem(what, why, f"Choose --seconds {least:g} or more")
-
-
-def _check_collective(requests: Sequence[Request]) -> Problem | None:
     sorts = {(each.target.kind, each.target.parent_uuid) for each in requests}
     if len(requests) > 1 and sorts in ({("cpu", None)}, {("cuda", None)}):
         return None

@@ -270,8 +270,7 @@ def select_targets(
     """Return the named devices, and ask the user first if another process uses one of them.
 
     Without names it is the first GPU that CUDA_VISIBLE_DEVICES does not hide, or else the CPU.
-    `pairs` and `collective` take every such GPU. They add the CPU if there are fewer than two GPUs
-    (`pairs`) or none (`collective`). Raise `RunRefusedError`.
+    `collective` takes every such GPU, or else the CPU. Raise `RunRefusedError`.
     """
     if named == ("cpu",):
         return [plan.cpu_target()]
@@ -328,8 +327,7 @@ def _found(
     if named is None and not KINDS[kind].several_devices:
         return [choose(left, sample, None)]
     if named is None:
-        enough = len(usable) > 1 or (usable and kind == "collective")
-        return usable if enough else [*usable, cpu]
+        return usable or [cpu]
     if ALL in named and not usable:
         why = "there is none"
         if inventory.devices and not left.devices:

@@ -34,16 +34,6 @@ def knows_reasons(result: Result) -> bool:
     return bool(known.clock_events_known or known.clock_event_seconds)
 
 
-def _shortest_run(result: Result) -> float:
-    """Return the seconds of the run, or of the shorter of the two runs of `pairs`."""
-    seconds = [result.seconds]
-    if result.kind == "pairs":
-        seconds += [
-            row.values.get("seconds", result.seconds) for row in result.points
-        ]
-    return min(seconds)
-
-
 def is_capped(result: Result) -> bool:
     """Return True if the power limit held the device back for most of the second half."""
     known, limit = (
@@ -68,7 +58,7 @@ def is_capped(result: Result) -> bool:
     held = known.late_power_cap_seconds
     if held is None:  # a result of an older version
         held = _cap_seconds(result) / 2
-    return held > _shortest_run(result) / 4
+    return held > result.seconds / 4
 
 
 def _cap_seconds(result: Result) -> float:
@@ -83,11 +73,8 @@ def slowdowns(result: Result) -> list[str]:
     found = []
     for word, seconds in result.known_conditions.clock_event_seconds.items():
         event = BY_WORD.get(word)
-        if (
-            event
-            and event.fault
-            and seconds > HELD_SHARE * _shortest_run(result)
-        ):
+        is_long = seconds > HELD_SHARE * result.seconds
+        if event and event.fault and is_long:
             found.append(f"{event.label} for {seconds:.0f} s")
     return found
 

@@ -22,8 +22,6 @@ from gputop.text import (
 
 SPOILED_PERCENT = 5.0
 """Scatter in percent above which the value of a row is not reliable."""
-ALONE, TOGETHER = "alone", "together"
-"""Names of the rows of a result of `pairs`."""
 
 
 class Measure(NamedTuple):
@@ -122,9 +120,8 @@ def ranked_shapes(points: Sequence[Point]) -> list[Point]:
 def score(result: Result) -> float | None:
     """Return the number for comparisons of a result (more is better), or None.
 
-    It is in TFLOP/s: the mean of a run of one shape (for `pairs` of the run together), or the best
-    row of a table. For a table without TFLOP/s it is the geometric mean of the rows, in bytes per
-    second.
+    It is in TFLOP/s: the mean of a run of one shape, or the best row of a table. For a table
+    without TFLOP/s it is the geometric mean of the rows, in bytes per second.
     """
     kind = kind_of(result.kind)
     if not result.points or (kind.over_time and not kind.moves_bytes):
@@ -194,17 +191,6 @@ def percent_below(value: float, reference: float) -> float:
     if not reference:
         return 0.0
     return 100 * (reference - value) / reference
-
-
-def rates_of_pair(
-    rows: Iterable[Point],
-) -> tuple[float | None, float | None, float | None]:
-    """Return TFLOP/s alone and together, and the cost in percent, negative for a gain."""
-    reached = {point.series: point.values.get("tflops") for point in rows}
-    alone, together = reached.get(ALONE), reached.get(TOGETHER)
-    if not alone or together is None:
-        return alone, together, None
-    return alone, together, percent_below(together, alone)
 
 
 def wrong_results(elements: int, checks: int) -> str:

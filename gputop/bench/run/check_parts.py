@@ -10,11 +10,7 @@ from gputop.bench.events import SCHEMA
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import DTYPES, KINDS
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.plan.target_choice import (
-    common_dtype,
-    copies_to_others,
-    with_peers,
-)
+from gputop.bench.plan.target_choice import copies_to_others, with_peers
 from gputop.bench.results.outliers import DeviceOutcome, device_outcome
 from gputop.bench.run.series import KEPT_ITEMS, RunCurves
 
@@ -63,10 +59,9 @@ _STANDARD = (
     ),
     *_TYPES,
     *_parts(memory=0.14, pulse=0.06),
-    Part("soak", 0.17, verify_all=True),
+    Part("soak", 0.23, verify_all=True),
     *_parts(
         burn=0.12,
-        pairs=0.06,
         collective=0.04,
     ),
 )
@@ -151,9 +146,6 @@ def part_requests(
     The requests of the check have its devices, its data type, and the seconds of all parts.
     """
     targets = [each.target for each in whole]
-    dtype = part.dtype or (
-        common_dtype(targets) if part.kind == "pairs" else None
-    )
     seconds = max(_least_seconds(part, targets), part.share * whole[0].seconds)
     planned = PartResult(part.name, seconds)
     may_verify = not KINDS[part.kind].has_rows
@@ -162,7 +154,7 @@ def part_requests(
         request = replace(
             each,
             kind=part.kind,
-            dtype=dtype or each.dtype,
+            dtype=part.dtype or each.dtype,
             seconds=seconds,
             verify_all=part.verify_all or (each.verify_all and may_verify),
         )
@@ -173,9 +165,8 @@ def part_requests(
     if part.kind == "collective" and alone and targets[0].kind == "cpu":
         ranks = plan.cpu_ranks(None, targets[0].memory_share)
         asked = [replace(asked[0], target=rank) for rank in ranks]
-    if KINDS[part.kind].several_devices and (
-        problem := plan.check_together(asked)
-    ):
+    problem = plan.check_together(asked)
+    if problem is not None:
         return [], replace(planned, left_out=problem.why)
     fit: list[Request] = []
     said = []
@@ -194,8 +185,6 @@ def part_requests(
 
 def _least_seconds(part: Part, targets: Sequence[Target]) -> float:
     """Return the shortest useful run of a part on these devices."""
-    if part.kind == "pairs":
-        return plan.SHORTEST_SECONDS * (len(targets) + 1)
     if part.kind == "copy":
         gpus = sum(copies_to_others(target) for target in targets)
         return max(plan.SHORTEST_SECONDS, PEER_SECONDS * gpus * (gpus - 1))

@@ -23,7 +23,7 @@ from gputop.bench.events import (
     RunLimit,
     Verified,
 )
-from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
+from gputop.bench.plan.kinds import DEFAULT_KIND, Kind, kind_of
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.statistics import (
     BURST_SECONDS,
@@ -47,7 +47,7 @@ from gputop.bench.run.series import (
 )
 from gputop.console import FAULT
 from gputop.schema.decode import from_plain
-from gputop.text import flops_unit, tflops, throughput
+from gputop.text import flops_unit
 
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
@@ -163,7 +163,7 @@ class DeviceRun:
         if result.conditions is None:
             seconds = self._clock_seconds(result)
             found = with_conditions(result, self.readings, seconds)
-        if self.is_table or "droop" in KINDS[self.request.kind].unjudged:
+        if self.is_table or "droop" in self.kind.unjudged:
             return found
         windows = [
             (each.window_seconds, each.tflops) for each in self.windows.items
@@ -231,9 +231,14 @@ class DeviceRun:
         return self.readings.began_at
 
     @property
+    def kind(self) -> Kind:
+        """Kind of the run. A stored result may be of a kind that is not offered any more."""
+        return kind_of(self.request.kind)
+
+    @property
     def is_table(self) -> bool:
         """True if the run has rows instead of a throughput over time."""
-        return not KINDS[self.request.kind].over_time
+        return not self.kind.over_time
 
     @property
     def measured(self) -> bool:
@@ -243,13 +248,13 @@ class DeviceRun:
     @property
     def description(self) -> str:
         """Kind and data types, without the usual kind: `sweep, float32 and 5 more`."""
-        kind, (first, *more) = self.request.kind, self.request.dtypes
-        if kind == DEFAULT_KIND:
+        first, *more = self.request.dtypes
+        if self.kind.name == DEFAULT_KIND:
             return first
-        if not KINDS[kind].has_dtype:
-            return kind
+        if not self.kind.has_dtype:
+            return self.kind.name
         further = f" and {len(more)} more" if more else ""
-        return f"{kind}, {first}{further}"
+        return f"{self.kind.name}, {first}{further}"
 
     @property
     def wrong_elements(self) -> int:
@@ -328,18 +333,9 @@ class DeviceRun:
 
     def rate_scale(self, most: float | None) -> tuple[str, float]:
         """Return the unit for rates up to `most`, and the factor from `Progress.rate` to it."""
-        kind = KINDS[self.request.kind]
-        if kind.moves_bytes:
-            return kind.rate_unit, 1.0
+        if self.kind.moves_bytes:
+            return self.kind.rate_unit, 1.0
         return flops_unit(most)
-
-    def rate_text(self, rate: float | None, *, short: bool = False) -> str:
-        """Return a rate with its unit, or without it if `short`."""
-        if not KINDS[self.request.kind].moves_bytes:
-            return throughput(rate, short=short)
-        if short:
-            return tflops(rate)
-        return f"{tflops(rate)} GB/s"
 
     def series(self, name: str) -> list[tuple[float, float]]:
         """Return (seconds, value) of `RATE` or of one of `READINGS`, without absent values.

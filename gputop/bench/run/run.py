@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.bench.plan.kinds import KINDS
-from gputop.bench.results.measures import percent_below, rates_of_pair
+from gputop.bench.plan.kinds import kind_of
+from gputop.bench.results.measures import percent_below
 from gputop.bench.results.outliers import RateDistribution, distribution
 from gputop.bench.results.verdict import DEFAULTS
 from gputop.bench.run.device_run import STATES, DeviceRun
@@ -23,10 +23,7 @@ PREPARED = ("ready", "done", "failed")
 
 
 class Run:
-    """A run, with a `DeviceRun` for each of its devices.
-
-    `pairs` runs each device alone and then all together. `devices` has the current or last runs.
-    """
+    """A run, with a `DeviceRun` for each of its devices."""
 
     def __init__(
         self, requests: Sequence[Request], now: Callable[[], float] = time.time
@@ -35,15 +32,9 @@ class Run:
         self.request = requests[0]
         """Kind, data types and seconds, the same for all."""
         self.kind, self.is_several = self.request.kind, len(requests) > 1
-        self.is_table = not KINDS[self.kind].over_time
+        self.is_table = not kind_of(self.kind).over_time
         """True if the runs have rows instead of a throughput over time."""
-        self.part_seconds = self.request.seconds
-        """Seconds of one run. `pairs` has a run for each device, and one of all devices."""
-        if self.kind == "pairs":
-            self.part_seconds /= len(requests) + 1
         self.devices = {each.target: DeviceRun(each, now) for each in requests}
-        self.alone: dict[Target, DeviceRun] = {}
-        """Runs alone of `pairs`, from the start of the run together on."""
         self.stopping = False
         self.started_at = now()
         self._farthest = 0.0
@@ -59,13 +50,6 @@ class Run:
     def add_event(self, target: Target, event: Event) -> None:
         """Add an event of a device, or a record of its readings."""
         self.devices[target].add_event(event)
-
-    def begin_together(self, targets: Iterable[Target]) -> None:
-        """Begin the second run of these devices of `pairs`."""
-        for target in targets:
-            self.alone[target] = self.devices[target]
-            request = self.devices[target].request
-            self.devices[target] = DeviceRun(request, self.now)
 
     def stop(self) -> None:
         """Mark all runs as stopping."""
@@ -97,12 +81,12 @@ class Run:
     @property
     def begun(self) -> bool:
         """True if products are timed. All devices begin together."""
-        return self.began_at is not None or bool(self.alone)
+        return self.began_at is not None
 
     @property
     def late(self) -> list[Target]:
         """Devices that delay the start of the others."""
-        if self.begun or self.kind == "pairs":
+        if self.begun:
             return []
         runs = self.devices.items()
         late = [target for target, run in runs if run.state not in PREPARED]
@@ -121,8 +105,7 @@ class Run:
     @property
     def measured(self) -> bool:
         """True if any device has something to show."""
-        runs = (*self.devices.values(), *self.alone.values())
-        return any(run.measured for run in runs)
+        return any(run.measured for run in self.devices.values())
 
     @property
     def results(self) -> list[Result]:
@@ -142,49 +125,14 @@ class Run:
     @property
     def faulty(self) -> bool:
         """True if a device failed."""
-        return any(map(self.is_faulty, self.devices))
-
-    def is_faulty(self, target: Target) -> bool:
-        """True if the device failed in any of its runs."""
-        return any(run.faulty for _, run in self.parts(target))
-
-    def wrong_elements(self, target: Target) -> int | None:
-        """Return the wrong elements of all its runs, or None before the first check."""
-        result = self.devices[target].result
-        if result is not None:
-            return result.wrong_elements
-        checked = [run for _, run in self.parts(target) if run.verified]
-        return sum(run.wrong_elements for run in checked) if checked else None
-
-    def parts(self, target: Target) -> list[tuple[float, DeviceRun]]:
-        """Return the starts and the runs of a device in order. Starts are in seconds of all."""
-        run = self.devices[target]
-        if self.kind != "pairs":
-            return [(0.0, run)]
-        alone_at = list(self.devices).index(target) * self.part_seconds
-        if target not in self.alone:
-            return [(alone_at, run)]
-        together_at = len(self.devices) * self.part_seconds
-        return [(alone_at, self.alone[target]), (together_at, run)]
+        return any(run.faulty for run in self.devices.values())
 
     @property
     def elapsed_seconds(self) -> float:
         """Elapsed seconds of the most advanced device. They never decrease."""
-        self._farthest = max(self._farthest, self._elapsed_now())
+        for run in self.devices.values():
+            self._farthest = max(self._farthest, run.elapsed_seconds)
         return self._farthest
-
-    def _elapsed_now(self) -> float:
-        if self.kind != "pairs":
-            return max(run.elapsed_seconds for run in self.devices.values())
-        if self.ended and self.alone:
-            return self.request.seconds
-        reached = 0.0
-        for target in self.devices:
-            for at, run in self.parts(target):
-                if run.measured:
-                    elapsed = min(run.elapsed_seconds, self.part_seconds)
-                    reached = max(reached, at + elapsed)
-        return reached
 
     @property
     def share(self) -> float:
@@ -192,21 +140,6 @@ class Run:
         if self.is_table:
             return min(run.share for run in self.devices.values())
         return min(1.0, self.elapsed_seconds / self.request.seconds)
-
-    def pair(
-        self, target: Target
-    ) -> tuple[float | None, float | None, float | None]:
-        """Return TFLOP/s alone and together, and the cost in percent; for `pairs`."""
-        if self.kind != "pairs":
-            return None, None, None
-        run, earlier = self.devices[target], self.alone.get(target)
-        if run.result is not None:
-            return rates_of_pair(run.result.points)
-        if earlier is None:
-            return run.rate_mean, None, None
-        alone, together = earlier.rate_mean, run.rate_mean
-        cost = percent_below(together, alone) if alone and together else None
-        return alone, together, cost
 
     @property
     def rates(self) -> Mapping[Target, float]:

@@ -167,9 +167,8 @@ def result_of(
 ) -> Result:
     """Return the result of a run that its worker has ended with figures.
 
-    `request` is that of the worker: a part of `pairs` is a soak. `host` is None for this machine.
-    Raise `NoResultError` if the run was stopped before its first figures, and `ValueError` if it
-    has none for another reason.
+    `host` is None for this machine. Raise `NoResultError` if the run was stopped before its first
+    figures, and `ValueError` if it has none for another reason.
     """
     hello, planned = device.hello, device.planned
     target, figures = request.target, done.figures

@@ -25,7 +25,7 @@ class RunError(Exception):
         self.kind, self.what, self.why, self.remedy = kind, what, why, remedy
 
 
-SIZED = ("soak", "sweep", "peak", "pulse", "burn", "pairs")
+SIZED = ("soak", "sweep", "peak", "pulse", "burn")
 """Kinds of run that take `--size`; `--memory-share` is for all."""
 
 

@@ -79,8 +79,6 @@ class DeviceChoice:
         key = self.key(kind)
         if key == SOME:
             return self._chosen
-        if key == ALL and KINDS[kind].several_devices and len(self._gpus) < 2:
-            return self.offered
         return (key == ALL and self._gpus) or (self.one,)
 
     def options(self, kind: str) -> list[tuple[str, str]]:
@@ -93,8 +91,6 @@ class DeviceChoice:
             found.append((f"{label(self.one)} ({why})", chosen))
         if len(gpus) > 1:
             found.append((f"all {len(gpus)} GPUs", ALL))
-        elif KINDS[kind].several_devices:
-            found.append((short_labels(self.offered), ALL))
         elif chosen == ALL:
             found.append(
                 (f"all GPUs ({'one is there' if gpus else 'away'})", ALL),

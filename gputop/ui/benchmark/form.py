@@ -313,18 +313,13 @@ class Form(Container):
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds of runs that the devices on offer support."""
-        several = (
-            len(self.choice.offered) > 1 or KINDS[self.kind].several_devices
-        )
         gpus = sum(target.kind == "cuda" for target in self.choice.offered)
         found = []
         for name, kind in KINDS.items():
             is_simulated = name == CHECK or kind.is_simulated
             if self.choice.one.simulated and not is_simulated:
                 continue
-            if kind.several_devices and not several:
-                continue
-            if name == "collective" and gpus < 2:
+            if kind.several_devices and gpus < 2:
                 continue
             found.append(name)
         return tuple(found)

@@ -11,7 +11,7 @@ from gputop.agent.snapshot import Host
 from gputop.bench.events import DEGRADED, NOT_JUDGED, OK
 from gputop.bench.plan.request import Target
 from gputop.bench.results.columns import ending, percent_of_peak, verdict
-from gputop.bench.results.measures import ALONE, TOGETHER, best_row, rate_text
+from gputop.bench.results.measures import best_row, rate_text
 from gputop.bench.results.outliers import device_outcome, joined
 from gputop.console import INTERRUPTED
 from gputop.text import (
@@ -48,9 +48,6 @@ WIDTHS = {
     "DEVICE": 6,
     "STATE": 13,
     "MEAN": 6,
-    "ALONE": 6,
-    "TOGETHER": 8,
-    "COST": 7,
     "BEST": 14,
     "ERRORS": 6,
     "TEMP": 5,
@@ -68,7 +65,6 @@ WORDS = ("DEVICE", "STATE")
 CONDITIONS = ("POWER", "TEMP", "CLOCK", "ERRORS", "STATE")
 OVER_TIME = ("DEVICE", "NOW", "OF PEAK", "MEAN", "PEAK", "DROOP", *CONDITIONS)
 """Columns before the end, without OF PEAK and DROOP (not known yet), and after it, without NOW."""
-PAIRS = ("DEVICE", "ALONE", "TOGETHER", "COST", *CONDITIONS)
 ROWS = ("DEVICE", "ROWS", "BEST", *CONDITIONS)
 
 
@@ -128,8 +124,6 @@ def group_rows(
 def _columns(run: Run, width: int) -> list[tuple[str, int]]:
     """Return the columns that fit, with their widths. The device gets the remaining width."""
     wanted: tuple[str, ...] = ROWS if run.is_table else OVER_TIME
-    if run.kind == "pairs":
-        wanted = PAIRS
     hidden = ("NOW",) if run.ended else ("OF PEAK", "DROOP")
     ranked = [each for each in WIDTHS if each in wanted and each not in hidden]
     shown = fit_columns(ranked, width - 1, lambda title: WIDTHS[title] + 1)
@@ -159,8 +153,7 @@ def _cells(
 ) -> dict[str, tuple[str, Style]]:
     device = run.devices[target]
     result = device.result
-    alone, together, cost = run.pair(target)
-    errors = run.wrong_elements(target)
+    errors = device.wrong_elements
     rows = ABSENT
     if device.planned:
         rows = f"{len(device.rows)}/{device.planned.rows}"
@@ -171,16 +164,13 @@ def _cells(
         watts, clock = known.power_watts_mean, known.sm_clock_mhz_mean
         celsius = known.temperature_celsius_max
     droop = percentage(result.droop_percent if result else None, digits=1)
-    wrong = ABSENT if errors is None else f"{errors:,}"
+    wrong = f"{errors:,}" if device.verified else ABSENT
     return {
         "NOW": (throughput(device.rate_now, short=True), STRONG),
         "OF PEAK": (percent_of_peak(result) if result else ABSENT, TEXT),
         "MEAN": (throughput(device.rate_mean, short=True), STRONG),
         "PEAK": (throughput(device.rate_peak, short=True), STRONG),
         "DROOP": (droop, TEXT),
-        "ALONE": (throughput(alone, short=True), STRONG),
-        "TOGETHER": (throughput(together, short=True), STRONG),
-        "COST": (percentage(cost, digits=1), STRONG),
         "ROWS": (rows, TEXT),
         "BEST": (rate_text(best_row(device.rows)), STRONG),
         "POWER": (quantity(watts, " W"), TEXT),
@@ -216,7 +206,7 @@ def _state(
     """Return the most important of fault, early end, lag and progress."""
     device = run.devices[target]
     result = device.result
-    if run.is_faulty(target):
+    if device.faulty:
         return "FAULTY", FAULT
     if device.limit is not None:
         return device.limit.title.lower(), WARN
@@ -231,8 +221,6 @@ def _state(
         return f"{percentage(percent, digits=1)} behind", WARN
     if result is None:
         return _going(run, target), TEXT
-    if run.kind == "pairs" and run.pair(target)[2] is None:
-        return "only alone", WARN
     word = verdict(result)
     return word, {OK: GOOD, NOT_JUDGED: TEXT}.get(word, WARN)
 
@@ -241,13 +229,6 @@ def _going(run: Run, target: Target) -> str:
     device = run.devices[target]
     if run.stopping:
         return "stopping"
-    if run.kind == "pairs" and device.measured:
-        *_, latest = (
-            each for each, other in run.devices.items() if other.hello
-        )
-        if target in run.alone:
-            return TOGETHER
-        return ALONE if target is latest else "waits"
     if device.silent_seconds is not None:
         return f"silent {duration(device.silent_seconds)}"
     return "waits" if run.begun and device.hello is None else device.state

@@ -57,7 +57,7 @@ def check_of(
         members = tuple(map(_outcome, results))
         series = []
         for result in results if curves else ():
-            run = kept_run(
+            run = DeviceRun.of_result(
                 result,
                 target_of(result),
                 curves(result) if curves else None,
@@ -102,18 +102,6 @@ def target_of(result: Result) -> Target:
     return Target("cuda", uuid, index, result.device, None, None)
 
 
-def kept_run(
-    result: Result,
-    target: Target,
-    curves: str | None,
-) -> DeviceRun:
-    """Return the run of a stored result. Raise `ValueError` or `KeyError` if it is not readable."""
-    run = DeviceRun.of_result(result, target, curves)
-    # This fails for kinds of a newer gputop.
-    _ = run.is_table
-    return run
-
-
 def write_report(
     result: Result,
     parts: Sequence[Result],
@@ -121,14 +109,15 @@ def write_report(
 ) -> Path:
     """Write the report of a result, or of a check with these parts, and return its path.
 
-    Raises `ProblemError`, `ValueError`, `KeyError`, or `OSError`.
+    Raises `ProblemError`, `ValueError`, or `OSError`.
     """
     if parts:
         check = check_of(parts, curves)
         blocks = [*check_page(check), *check_details(check)]
         page = html_document(blocks, check.started_at)
     else:
-        run = kept_run(result, target_of(result), curves(result))
+        target = target_of(result)
+        run = DeviceRun.of_result(result, target, curves(result))
         page = html_page(result, run.history())
     moment = time.strftime("%Y%m%d-%H%M%S", time.localtime(result.started_at))
     path = Path(f"gputop-{result.kind}-{moment}.html").absolute()

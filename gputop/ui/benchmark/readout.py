@@ -10,7 +10,6 @@ from rich.style import Style
 from gputop.agent.problem import Problem
 from gputop.bench.events import DEGRADED, FAULTY, OK
 from gputop.bench.plan import peaks
-from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Target, short_labels
 from gputop.bench.results.measures import best_row, rate_text, verified_text
 from gputop.bench.results.page import verdict_lines
@@ -212,9 +211,11 @@ def _devices(targets: Sequence[Target]) -> str:
 def _faults(run: Run) -> str:
     """Return the faulty devices, or the fault of a single device."""
     if run.is_several:
-        return short_labels(
-            [target for target in run.devices if run.is_faulty(target)],
-        )
+        faulty = []
+        for target, device in run.devices.items():
+            if device.faulty:
+                faulty.append(target)
+        return short_labels(faulty)
     if run.first.wrong_elements:
         return wrong_elements_text(run.first)
     verdict = run.first.result.verdict if run.first.result else None
@@ -390,7 +391,7 @@ def _checks(run: DeviceRun) -> list[Row]:
         return []
     said = count(verified.checks, "check")
     if verified.products and counted is not None and not run.is_table:
-        what = KINDS[run.request.kind].counts.removesuffix("s")
+        what = run.kind.counts.removesuffix("s")
         made = count(counted.iterations, what)
         said = f"{verified.products:,} of {made} verified"
     wrong = run.wrong_elements

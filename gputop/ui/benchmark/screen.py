@@ -22,17 +22,13 @@ from gputop.bench.plan.request import Request, Target
 from gputop.bench.plan.target_choice import busy_question, usable_requests
 from gputop.bench.results import store
 from gputop.bench.results.columns import when
+from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.run import Run
 from gputop.bench.run.simulation import SIMULATED, Simulation
 from gputop.text import short_name, visible
 from gputop.ui.benchmark.device_choice import ALL, DevicesDialog, key_of, label
 from gputop.ui.benchmark.form import Form, field_of
-from gputop.ui.benchmark.kept_checks import (
-    check_of,
-    kept_run,
-    target_of,
-    write_report,
-)
+from gputop.ui.benchmark.kept_checks import check_of, target_of, write_report
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.result_tables import check_rows
 from gputop.ui.benchmark.results import MOST_RESULTS, ResultsView
@@ -309,8 +305,8 @@ class BenchmarkTab(LiveTab):
         target = replace(target_of(result), index=index, simulated=simulated)
         try:
             curves = await asyncio.to_thread(self._curves_of, result)
-            run = Run.of(kept_run(result, target, curves))
-        except (ProblemError, ValueError, KeyError) as error:
+            run = Run.of(DeviceRun.of_result(result, target, curves))
+        except (ProblemError, ValueError) as error:
             why = f"Not drawn: {visible(str(error))}"
             self.notify(why, severity="warning", markup=False)
             return
@@ -319,7 +315,7 @@ class BenchmarkTab(LiveTab):
         self._show_run(run, when(result))
         if not run.measured:
             no_curve = Span(
-                " An older gputop stored no curve for this run.",
+                " There is no curve of this run to draw.",
                 DIM,
             )
             self._chart.hint = lambda *_: [[no_curve]]
@@ -342,7 +338,7 @@ class BenchmarkTab(LiveTab):
                 line.parts,
                 self._curves_of,
             )
-        except (ProblemError, ValueError, KeyError, OSError) as error:
+        except (ProblemError, ValueError, OSError) as error:
             why = visible(str(error))
             self.notify(
                 why,

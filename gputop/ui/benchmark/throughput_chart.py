@@ -85,15 +85,15 @@ def _over_time(
     room = width - left - right
     unit, factor = run.first.rate_scale(_peak(run))
     lines, named = [], []
-    for n, target in enumerate(run.devices):
+    for n, (target, device) in enumerate(run.devices.items()):
         style = plots.colour_of(n)
         mark = plots.mark_of(target) if run.is_several else ""
         named.append((target.place, style))
-        for begin, part in run.parts(target):
-            points = plots.thin_out(part.series(RATE), 2 * room)
-            moved = tuple((begin + at, factor * rate) for at, rate in points)
-            if moved:
-                lines.append(plots.PlotLine(moved, style, mark))
+        points = []
+        for at, rate in plots.thin_out(device.series(RATE), 2 * room):
+            points.append((at, factor * rate))
+        if points:
+            lines.append(plots.PlotLine(tuple(points), style, mark))
     reached = [line.points[-1][0] for line in lines]
     seconds = max(run.request.seconds, *reached)
     below = (
@@ -136,8 +136,7 @@ def _strip_rows(
 
 
 def _peak(run: Run) -> float:
-    every = (*run.devices.values(), *run.alone.values())
-    return max(each.peak or 0.0 for each in every)
+    return max(each.peak or 0.0 for each in run.devices.values())
 
 
 def _rate_axis(
