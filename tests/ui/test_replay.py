@@ -299,7 +299,7 @@ def test_every_key_of_a_replay_does_one_thing_on_a_tab() -> None:
             ]
             assert len(keys) == len(set(keys))
     on_page = [a.id for a in ACTIONS if a.has_key("left") and a.works_on("page", replay=True)]
-    assert on_page == ["cursor.back"]
+    assert on_page == ["seek.back"]
 
 
 def test_the_screen(tmp_path: Path, same_text: Same) -> None:
