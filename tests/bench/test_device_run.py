@@ -13,7 +13,14 @@ from gputop.bench.events import Done, Point, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results.measures import score
 from gputop.bench.run.device_run import RATE, DeviceRun
-from gputop.bench.run.series import MOST_ITEMS, MergedSeries, Moment, RunCurves, merge_windows
+from gputop.bench.run.series import (
+    READINGS,
+    Moment,
+    RunCurves,
+    append_joined,
+    merge_windows,
+    thinned,
+)
 from tests.runs import gpu_result, gpu_run
 
 
@@ -21,17 +28,17 @@ def started() -> DeviceRun:
     return DeviceRun(Request(cpu_target(), "float32", 128, 1e6))
 
 
-def test_a_run_of_days_keeps_no_more_points_than_can_be_drawn() -> None:
-    run, windows = started(), 3 * MOST_ITEMS
+def test_a_run_of_hours_joins_windows_and_knows_its_peak() -> None:
+    run, windows = started(), 30_000
     for n in range(1, windows + 1):
         run.add_event(Progress(0.2 * n, 0.2, n, 9.0 if n == 7 else float(n % 2)))
-    assert MOST_ITEMS / 2 <= len(run.series(RATE)) <= MOST_ITEMS
+    assert len(run.windows) < 5000
     times = [seconds for seconds, _ in run.series(RATE)]
     apart = [after - before for before, after in itertools.pairwise(times)]
-    assert max(apart) < 1.01 * min(apart), "old ones are as dense as new ones"
-    assert times[-1] >= 0.2 * windows - max(apart)
-    assert all(0.0 <= tflops <= 5.0 for _, tflops in run.series(RATE))
-    assert run.rate_peak == 9.0, "which no merged point is"
+    assert max(apart) <= times[-1] / 1000
+    assert times[-1] == pytest.approx(0.2 * windows)
+    assert max(rate for _, rate in run.series(RATE)[4000:]) < 0.75, "means of neighbours"
+    assert run.rate_peak == 9.0
 
 
 def test_the_first_wrong_element_says_when_and_the_last_check_how_many() -> None:
@@ -47,33 +54,42 @@ def test_the_first_wrong_element_says_when_and_the_last_check_how_many() -> None
     assert (run.wrong_at, run.wrong_elements) == (5.0, 4)
 
 
-def windows(count: int) -> list[Progress]:
-    return [Progress(0.2 * n, 0.2, 10 * n, 100.0 + n % 7, 101.0) for n in range(1, count + 1)]
-
-
 def test_percentiles_are_of_the_windows_that_were_not_joined() -> None:
-    run = started()
-    for n in range(4 * MOST_ITEMS):
+    run, windows = started(), 15_000
+    for n in range(windows):
         rate = 600.0 + 100.0 * (n % 10)
         run.add_event(Progress(0.2 * (n + 1), 0.2, n, rate))
-    run.add_event(Done(run.completed(gpu_result(0.8 * MOST_ITEMS))))
+    run.add_event(Done(run.completed(gpu_result(0.2 * windows))))
     assert run.result is not None
     assert (run.result.tflops_p5, run.result.tflops_p95) == (600.0, 1500.0)
 
 
-@given(st.integers(1, 400), st.sampled_from([2, 8, 50]))
-def test_a_long_run_keeps_its_work_and_its_end(count: int, most: int) -> None:
-    series = MergedSeries(merge_windows, most)
-    for window in windows(count):
-        series.add(window)
-    kept = series.items
-    assert len(kept) <= most
-    assert kept[-1].elapsed_seconds == pytest.approx(0.2 * count)
-    assert kept[-1].iterations == 10 * count
-    assert sum(w.window_seconds for w in kept) == pytest.approx(0.2 * count)
-    work = sum(w.tflops * w.window_seconds for w in windows(count))
+WINDOWS = [Progress(0.2 * n, 0.2, 10 * n, 100.0 + n % 7, 101.0) for n in range(1, 401)]
+
+
+def keeps_all(kept: list[Progress], made: list[Progress]) -> None:
+    """Joined windows have the time, the work and the end of those that were made."""
+    assert kept[-1].elapsed_seconds == made[-1].elapsed_seconds
+    assert kept[-1].iterations == made[-1].iterations
+    assert sum(w.window_seconds for w in kept) == pytest.approx(0.2 * len(made))
+    work = sum(w.tflops * w.window_seconds for w in made)
     assert sum(w.tflops * w.window_seconds for w in kept) == pytest.approx(work)
     assert [w.elapsed_seconds for w in kept] == sorted(w.elapsed_seconds for w in kept)
+
+
+@given(st.integers(1, 400), st.sampled_from([2, 8, 50]))
+def test_thinned_windows_keep_the_work_and_the_end(count: int, most: int) -> None:
+    kept = thinned(WINDOWS[:count], most, merge_windows)
+    assert len(kept) <= most
+    keeps_all(kept, WINDOWS[:count])
+
+
+def test_joined_windows_keep_the_work_and_the_end() -> None:
+    kept: list[Progress] = []
+    for window in WINDOWS:
+        append_joined(kept, window, 30 * window.elapsed_seconds, merge_windows)
+    assert len(kept) < len(WINDOWS)
+    keeps_all(kept, WINDOWS)
 
 
 def test_readings_are_curves_of_what_is_known() -> None:
@@ -83,7 +99,7 @@ def test_readings_are_curves_of_what_is_known() -> None:
         Moment(0.5, 1.5, 600.0, 1480.0),
         Moment(1.5, 2.5, 0.0),
     ):
-        run.readings._moments.add(moment)
+        run.readings.moments.append(moment)
     curves = {
         "power_watts": [(1.5, 600.0), (2.5, 0.0)],
         "sm_clock_mhz": [(0.5, 1500.0), (1.5, 1480.0)],
@@ -98,7 +114,8 @@ def test_a_run_is_the_same_after_it_was_kept() -> None:
     assert before.result is not None
     after = DeviceRun.of_result(before.result, before.request.target, before.kept_curves())
     assert after.series(RATE) == before.series(RATE)
-    assert after.readings.moments == before.readings.moments
+    for reading in READINGS:
+        assert after.series(reading) == before.series(reading)
     assert after.readings.intervals() == before.readings.intervals()
     assert after.result == before.result
     assert (after.state, after.elapsed_seconds) == ("done", 45.0)

@@ -104,7 +104,9 @@ FAILED = Failed(Problem("It died", "it was killed", "Start it again"), 3)
 
 
 def read(second: int, watts: float) -> Any:
-    changes: dict[str, Any] = {"power_watts": watts, "energy_joules": watts * second}
+    """A reading of a device with 90 W until second 29."""
+    joules = 90.0 * 29 + watts * (second - 29)
+    changes: dict[str, Any] = {"power_watts": watts, "energy_joules": joules}
     return gpu_sample(NOW + second, **changes)
 
 

@@ -16,6 +16,7 @@ from gputop.bench.results.statistics import (
     DROOP_SECONDS,
     Droop,
     Window,
+    burst_of,
     deepest_dip,
     droop,
     mean_interval,
@@ -30,6 +31,8 @@ from tests.bench.workers import RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from gputop.bench.events import Result
 
 FIRST, REST = 0.1, 0.2
 """Seconds of the windows of the first two seconds, and of the others."""
@@ -63,8 +66,13 @@ def burst(share: float, seconds: float) -> Callable[[float], float]:
     return lambda at: 1 + share if at < seconds - 1e-6 else 1.0
 
 
+def of(windows: list[Window]) -> Result:
+    """The statistics of a run of these windows."""
+    return with_statistics(BARE, windows, [rate for _, rate in windows])
+
+
 def drooped(windows: list[Window]) -> Droop:
-    return droop(windows[:20], second_half(windows))
+    return droop(burst_of(windows), second_half(windows))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +96,7 @@ def test_a_short_burst_is_shown_with_an_interval_around_it(length: float) -> Non
 
 def test_a_device_that_gets_slower_droops_by_as_much() -> None:
     windows = series(1, 60.0, 0.01, level=lambda at: 1.0 if at < 20 else 0.6)
-    found = with_statistics(BARE, windows[:20], windows)
+    found = of(windows)
     assert found.droop_percent == pytest.approx(40, abs=2)
     assert found.tflops_burst == pytest.approx(100, abs=2)
     assert found.tflops_sustained == pytest.approx(60, abs=1)
@@ -100,10 +108,10 @@ def test_a_device_that_warms_up_to_its_speed_does_not_droop() -> None:
 
 def test_a_run_that_is_too_short_has_no_droop() -> None:
     windows = series(1, DROOP_SECONDS - 1, 0.01)
-    found = with_statistics(BARE, windows[:20], windows)
+    found = of(windows)
     assert (found.droop_percent, found.tflops_sustained) == (None, None)
     assert found.tflops_p5 is not None
-    assert with_statistics(BARE, windows[:5], windows[:5]) is BARE
+    assert of(windows[:5]) is BARE
 
 
 @pytest.mark.daily(1)
@@ -130,7 +138,7 @@ def test_a_dip_is_that_of_the_slowest_seconds() -> None:
 @given(st.lists(st.tuples(st.floats(0.1, 5.0), RATES), min_size=8, max_size=200))
 def test_statistics_are_in_order_and_within_the_rates(windows: list[Window]) -> None:
     rates = [rate for _, rate in windows]
-    found = with_statistics(BARE, windows[:1], windows)
+    found = of(windows)
     assert found.tflops_p5 is not None
     assert found.tflops_p95 is not None
     known = [min(rates), *(found.tflops_mean_interval or ()), max(rates)]

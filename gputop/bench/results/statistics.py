@@ -58,17 +58,16 @@ class Droop:
 
 
 def with_statistics(
-    result: Result, first: Sequence[Window], windows: Sequence[Window]
+    result: Result, windows: Sequence[Window], measured: Sequence[float]
 ) -> Result:
     """Return the result of a run with the statistics for which the run is long enough.
 
-    `first` are the windows of its first two seconds. In a long run neighbouring `windows` may be
-    joined. The interval is about the result's mean. This mean is lower than the mean of the windows
-    if the device waited for the host between them.
+    In a long run neighbouring `windows` may be joined; `measured` are the rates before that. The
+    interval is about the result's mean. This mean is lower than the mean of the windows if the
+    device waited for the host between them.
     """
     if len(windows) < FEWEST_BLOCKS:
         return result
-    rates = [rate for _, rate in windows]
     mean, whole = result.tflops_mean, mean_rate(windows)
     share = mean / whole if mean and whole else 1.0
     interval = mean_interval(windows)
@@ -78,14 +77,14 @@ def with_statistics(
         result,
         tflops_mean_interval=interval,
         dip_percent=deepest_dip(windows),
-        tflops_p5=percentile(rates, 5),
-        tflops_p95=percentile(rates, 95),
+        tflops_p5=percentile(measured, 5),
+        tflops_p95=percentile(measured, 95),
     )
     late = second_half(windows)
     total = total_seconds(windows)
-    if total < DROOP_SECONDS or len(late) < FEWEST_BLOCKS or not first:
+    if total < DROOP_SECONDS or len(late) < FEWEST_BLOCKS:
         return result
-    sustained, found = mean_rate(late), droop(first, late)
+    sustained, found = mean_rate(late), droop(burst_of(windows), late)
     return replace(
         result,
         tflops_burst=found.burst,
@@ -107,6 +106,17 @@ def mean_rate(windows: Sequence[Window]) -> float:
         return 0.0
     seconds, rates = zip(*windows, strict=True)
     return statistics.fmean(rates, weights=seconds)
+
+
+def burst_of(windows: Sequence[Window]) -> list[Window]:
+    """Return the windows of the first two seconds, at least one."""
+    burst, elapsed = list[Window](), 0.0
+    for window in windows:
+        elapsed += window[0]
+        if burst and elapsed >= 1.01 * BURST_SECONDS:
+            break
+        burst.append(window)
+    return burst
 
 
 def second_half(windows: Sequence[Window]) -> list[Window]:

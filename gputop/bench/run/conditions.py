@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gputop.bench.events import Conditions, Point, Result
 from gputop.bench.plan import peaks
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.results.measures import measured, score
 from gputop.bench.results.verdict import BAD_STATES
+from gputop.bench.run.readings import RunReadings, held_seconds
+from gputop.bench.run.series import mean_over_time
 from gputop.bench.worker.heat import heat_in_words
 from gputop.schema.values import link_bytes
-
-if TYPE_CHECKING:
-    from gputop.bench.run.readings import RunReadings
 
 WITHIN = "device to device"
 """Series of copies whose bandwidth is that of the device's memory."""
 LOAD_SHARE = 0.05
 """Share of the run from which the load of another process counts."""
 LEAST_COVERED = 0.5
-"""Least share of the run between the first and last reading of the energy."""
+"""Least share of the run in which the counter of the energy was read."""
 
 
 def with_conditions(
@@ -59,18 +57,22 @@ def conditions(
         return None
     joules = _joules(read, seconds)
     work = (result.tflops_mean or 0.0) * result.seconds
-    held = read.clock_event_seconds(result.seconds)
+    held = held_seconds(read.moments)
+    for reason, reason_seconds in held.items():
+        held[reason] = min(reason_seconds, result.seconds)
     found = Conditions(
         driver_version=read.driver_version,
-        power_watts_mean=read.power.value,
+        power_watts_mean=read.mean("power_watts"),
         power_limit_watts=read.power_limit_watts,
-        sm_clock_mhz_mean=read.clock.value,
+        sm_clock_mhz_mean=read.mean("sm_clock_mhz"),
         temperature_celsius_max=read.temperature_max,
         energy_joules=joules,
         tflop_per_joule=work / joules if work and joules else None,
         clock_event_seconds=held,
         late_power_cap_seconds=read.late_power_cap_seconds(seconds),
-        late_power_watts_mean=read.late_power_watts(seconds),
+        late_power_watts_mean=mean_over_time(
+            read.late(seconds), "power_watts"
+        ),
         percent_of_peak=_percent_of_peak(result, read),
         memory_errors=_memory_errors(result, read),
         other_load=tuple(
@@ -98,14 +100,16 @@ def _joules(read: RunReadings, seconds: float) -> float | None:
 
     A MIG instance shares its GPU's counter and has no energy of its own.
     """
-    counter = read.energy
-    if counter is None or read.target.parent_uuid is not None:
+    watts = read.mean("energy_watts")
+    if watts is None or read.target.parent_uuid is not None:
         return None
-    if counter.increase is None or not counter.seconds:
+    covered = 0.0
+    for moment in read.moments:
+        if moment.energy_watts is not None:
+            covered += moment.window_seconds
+    if covered < LEAST_COVERED * seconds:
         return None
-    if counter.seconds < LEAST_COVERED * seconds:
-        return None
-    return counter.increase * seconds / counter.seconds
+    return watts * seconds
 
 
 def _memory_errors(

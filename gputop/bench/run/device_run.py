@@ -25,12 +25,7 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan.kinds import DEFAULT_KIND, Kind, kind_of
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results.statistics import (
-    BURST_SECONDS,
-    Window,
-    percentile,
-    with_statistics,
-)
+from gputop.bench.results.statistics import with_statistics
 from gputop.bench.run.conditions import with_conditions
 from gputop.bench.run.readings import RunReadings
 from gputop.bench.run.series import (
@@ -39,11 +34,12 @@ from gputop.bench.run.series import (
     READINGS,
     KeptCurves,
     Mean,
-    MergedSeries,
     Moment,
     RunCurves,
+    append_joined,
     merge_moments,
     merge_windows,
+    thinned,
 )
 from gputop.console import FAULT
 from gputop.schema.decode import from_plain
@@ -74,11 +70,8 @@ class DeviceRun:
     end: Done | Failed | None = None
     rows: list[Point] = field(default_factory=list)
     """Rows of a run that is a table."""
-    windows: MergedSeries[Progress] = field(
-        default_factory=lambda: MergedSeries(merge_windows)
-    )
-    burst: list[Window] = field(default_factory=list)
-    """Windows of the burst, which are not joined with others."""
+    windows: list[Progress] = field(default_factory=list)
+    """Windows of a run over time, joined with neighbours in a long one."""
     rates: Counter[float] = field(default_factory=Counter)
     """Rates of all windows to four digits, for percentiles. Joined windows scatter too little."""
     mean: Mean = field(default_factory=Mean)
@@ -145,10 +138,10 @@ class DeviceRun:
         self.progress = window
         self.peak = max(self.peak or 0.0, window.rate)
         self.mean.add(window.rate, window.window_seconds)
-        self.windows.add(window)
+        append_joined(
+            self.windows, window, window.elapsed_seconds, merge_windows
+        )
         self.rates[float(f"{window.tflops:.4g}")] += 1
-        if not self.burst or window.elapsed_seconds < 1.01 * BURST_SECONDS:
-            self.burst.append((window.window_seconds, window.rate))
         read = self.readings
         read.origin = self.event_at - window.elapsed_seconds
         if read.began_at is None:
@@ -165,15 +158,8 @@ class DeviceRun:
             found = with_conditions(result, self.readings, seconds)
         if self.is_table or "droop" in self.kind.unjudged:
             return found
-        windows = [
-            (each.window_seconds, each.tflops) for each in self.windows.items
-        ]
-        found = with_statistics(found, self.burst, windows)
-        if found.tflops_p5 is None or self.rates.total() <= len(windows):
-            return found
-        rates = sorted(self.rates.elements())
-        low, high = percentile(rates, 5), percentile(rates, 95)
-        return replace(found, tflops_p5=low, tflops_p95=high)
+        windows = [(each.window_seconds, each.tflops) for each in self.windows]
+        return with_statistics(found, windows, [*self.rates.elements()])
 
     def _clock_seconds(self, result: Result) -> float:
         """Return the length of the run with its checks. A CPU's seconds do not include them."""
@@ -328,7 +314,7 @@ class DeviceRun:
     @property
     def recent_rate(self) -> float | None:
         """Mean rate of the last windows, or None before the first one."""
-        recent = self.windows.items[-RECENT_WINDOWS:]
+        recent = self.windows[-RECENT_WINDOWS:]
         return merge_windows(recent).rate if recent else None
 
     def rate_scale(self, most: float | None) -> tuple[str, float]:
@@ -343,13 +329,10 @@ class DeviceRun:
         In a long run neighbouring values are joined.
         """
         if name == RATE:
-            return [
-                (each.elapsed_seconds, each.rate)
-                for each in self.windows.items
-            ]
+            return [(each.elapsed_seconds, each.rate) for each in self.windows]
         return _curve(self.readings.moments, name)
 
-    def history(self, most: int = 2 * MOST_ITEMS) -> RunCurves:
+    def history(self, most: int = MOST_ITEMS) -> RunCurves:
         """Return the run and its device over time so far, thinned to `most` points."""
         windows, moments = self._thinned(most)
         curves = {name: _curve(moments, name) for name in READINGS}
@@ -359,12 +342,13 @@ class DeviceRun:
     def kept_curves(self) -> str:
         """Return the curves as the document that is kept with the result."""
         windows, moments = self._thinned(KEPT_ITEMS)
-        return json.dumps(asdict(KeptCurves(tuple(windows), tuple(moments))))
+        # The result has the seconds of the reasons.
+        drawn = [replace(each, reported={}, counted={}) for each in moments]
+        return json.dumps(asdict(KeptCurves(tuple(windows), tuple(drawn))))
 
     def _thinned(self, most: int) -> tuple[list[Progress], list[Moment]]:
-        windows = MergedSeries(merge_windows, most, self.windows.items)
-        moments = MergedSeries(merge_moments, most, self.readings.moments)
-        return windows.items, moments.items
+        windows = thinned(self.windows, most, merge_windows)
+        return windows, thinned(self.readings.moments, most, merge_moments)
 
     @classmethod
     def of_result(
@@ -396,7 +380,9 @@ class DeviceRun:
         )
         for window in kept.windows:
             run.add_event(window)
-        run.readings.restore(kept.moments, result.known_conditions)
+        run.readings.moments = [*kept.moments]
+        limit = result.known_conditions.power_limit_watts
+        run.readings.power_limit_watts = limit
         run.end, run.rows = Done(result), [*result.points]
         run.verified = _verified_in(result)
         run.readings.began_at, run.ended_at = 0.0, result.seconds

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.plan import peaks
 from gputop.bench.results.verdict import BAD_STATES
 from gputop.bench.run.series import (
-    Mean,
-    MergedSeries,
     Moment,
+    append_joined,
     mean_over_time,
     merge_moments,
+    total_by_name,
 )
 from gputop.bench.worker.heat import heat_limits
 from gputop.schema.catalogue import CATALOGUE
@@ -24,7 +24,6 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from gputop.agent.device import Device, DeviceSample
     from gputop.agent.snapshot import Inventory, Sample
-    from gputop.bench.events import Conditions
     from gputop.bench.plan.request import Target
     from gputop.bench.worker.heat import HeatLimit
 
@@ -43,32 +42,32 @@ MEMORY_ERRORS = (
 """Counters and states of the device's memory that can only get worse in a run."""
 
 
-@dataclass(slots=True)
-class DeviceCounter:
-    """A counter of the device. Times are Unix seconds."""
+class Counters(NamedTuple):
+    """Counters of the device at `at`, in Unix seconds."""
 
-    first: tuple[float, float]
-    last: tuple[float, float]
-    fastest: float = math.inf
-    """Largest plausible increase per second."""
-    broken: bool = False
-    """True after a reset or a leap: the increase is unknown then."""
+    at: float
+    reasons: Mapping[str, float] = {}
+    """Seconds of each clock event reason since the driver's start."""
+    joules: float | None = None
 
-    def add(self, at: float, value: float) -> None:
-        """Add a reading."""
-        most = self.fastest * max(1.0, at - self.last[0])
-        self.broken = self.broken or not 0 <= value - self.last[1] <= most
-        self.last = (at, value)
+    def rise_since(self, before: Counters) -> dict[str, float]:
+        """Return the seconds of each reason in between, without those of a counter that fell."""
+        risen = {}
+        for reason, seconds in self.reasons.items():
+            rise = seconds - before.reasons.get(reason, math.inf)
+            if rise >= 0:
+                risen[reason] = rise
+        return risen
 
-    @property
-    def increase(self) -> float | None:
-        """Increase since the first reading, or None if unknown."""
-        return None if self.broken else self.last[1] - self.first[1]
-
-    @property
-    def seconds(self) -> float:
-        """Time between the first and the last reading."""
-        return self.last[0] - self.first[0]
+    def watts_since(self, before: Counters) -> float | None:
+        """Return the mean power in between, or None if the counter fell or leapt."""
+        if self.joules is None or before.joules is None:
+            return None
+        joules, seconds = self.joules - before.joules, self.at - before.at
+        most = CATALOGUE["energy_joules"].fastest * max(1.0, seconds)
+        if not 0 <= joules <= most:
+            return None
+        return joules / seconds
 
 
 class RunReadings:
@@ -93,9 +92,6 @@ class RunReadings:
         self.temperature_max: float | None = None
         self.heat_limits: tuple[HeatLimit, ...] = ()
         """Heat limits of the GPU; empty before the first sample and for a CPU."""
-        self.power, self.clock = Mean(), Mean()
-        """Means of the watts and of the MHz."""
-        self.energy: DeviceCounter | None = None
         self.knows_reasons = False
         self.memory_errors: dict[str, tuple[float, float]] = {}
         """Last value before the run and last value of all, by reading."""
@@ -103,18 +99,12 @@ class RunReadings:
         """Seconds for which each process of others used the device."""
         self.others: tuple[str, ...] = ()
         """Processes of others that use the device now, with their SM utilization."""
-        self._moments = MergedSeries(merge_moments)
-        self._sampled_at: float | None = None
+        self.moments: list[Moment] = []
+        """Samples of the run in order of time, joined with neighbours in a long one."""
+        self._counters: Counters | None = None
+        """Counters of the last sample, also of one before the run."""
         self._newest = 0.0
         """Run time up to which there are moments."""
-        self._counted: dict[str, DeviceCounter] = {}
-        self._held: defaultdict[str, float] = defaultdict(float)
-        """Seconds of each clock event reason, from the samples."""
-
-    @property
-    def moments(self) -> list[Moment]:
-        """Samples of the run in order of time, joined with neighbours in a long one."""
-        return self._moments.items
 
     def add_inventory(self, inventory: Inventory) -> None:
         """Take the static properties of the device."""
@@ -127,7 +117,8 @@ class RunReadings:
         if self.target.uuid is None:
             host = sample.host
             clock, celsius = host.cpu_clock_mhz, host.cpu_temperature_celsius
-            self._add(Moment(sample.time, sample.time, None, clock, celsius))
+            read = Moment(0.0, 0.0, None, clock, celsius)
+            self._add(read, Counters(sample.time))
             return
         readings = sample.device(self.target.gpu_uuid or "")
         if readings is None or readings.age_seconds is None:
@@ -141,46 +132,56 @@ class RunReadings:
             readings.power_limit_watts or self.power_limit_watts
         )
         self._add_memory_errors(readings)
-        self._add_counters(at, readings)
-        weight = self._add(
-            Moment(
-                at,
-                at,
-                readings.power_watts,
-                readings.sm_clock_mhz,
-                readings.temperature_celsius,
-                readings.clock_event_reasons,
-                (readings.clock_event_seconds or {}).get(POWER_CAP),
-            )
+        counts = readings.clock_event_seconds or {}
+        reasons = readings.clock_event_reasons
+        if reasons is not None or counts:
+            self.knows_reasons = True
+        read = Moment(
+            0.0,
+            0.0,
+            readings.power_watts,
+            readings.sm_clock_mhz,
+            readings.temperature_celsius,
+            reasons,
         )
-        self._add_load(sample, weight)
+        counters = Counters(at, counts, readings.energy_joules)
+        self._add_load(sample, self._add(read, counters))
 
-    def _add(self, read: Moment) -> float:
+    def _add(self, read: Moment, counters: Counters) -> float:
         """Add readings of one moment. Return the seconds of the run that they represent."""
-        before, at = self._sampled_at, read.seconds
-        self._sampled_at = at
+        at, before = counters.at, self._counters
+        self._counters = counters
         if self.began_at is None or at <= self.began_at:
             return 0.0
-        if before is not None and at <= before:
-            return 0.0
-        start = max(
-            self.began_at, at - LONGEST_SECONDS, before or self.began_at
-        )
-        weight = at - start
-        self.power.add(read.power_watts, weight)
-        self.clock.add(read.sm_clock_mhz, weight)
+        start = max(self.began_at, at - LONGEST_SECONDS)
+        counted: dict[str, float] = {}
+        watts = None
+        if before is not None:
+            if at <= before.at:
+                return 0.0
+            start = max(start, before.at)
+            counted = counters.rise_since(before)
+            if before.at >= self.began_at:
+                watts = counters.watts_since(before)
         celsius = read.temperature_celsius
         if celsius is not None:
             self.temperature_max = max(
                 celsius, self.temperature_max or celsius
             )
-        for reason in read.reasons or ():
-            self._held[reason] += weight
         # The origin may have moved, but run time never decreases.
         seconds = max(at - self.origin, self._newest)
-        since = max(self._newest, seconds - weight)
+        since = max(self._newest, seconds - (at - start))
         self._newest = seconds
-        self._moments.add(replace(read, since=since, seconds=seconds))
+        reported = dict.fromkeys(read.reasons or (), at - start)
+        moment = replace(
+            read,
+            since=since,
+            seconds=seconds,
+            reported=reported,
+            counted=reported | counted,
+            energy_watts=watts,
+        )
+        append_joined(self.moments, moment, seconds, merge_moments)
         return seconds - since
 
     def _add_memory_errors(self, readings: DeviceSample) -> None:
@@ -193,27 +194,6 @@ class RunReadings:
             if self.began_at and name in self.memory_errors:
                 before = int(self.memory_errors[name][0])
             self.memory_errors[name] = (before, count)
-
-    def _add_counters(self, at: float, readings: DeviceSample) -> None:
-        counts = readings.clock_event_seconds or {}
-        reports = readings.clock_event_reasons is not None or bool(counts)
-        self.knows_reasons = self.knows_reasons or reports
-        running = self.began_at is not None and at >= self.began_at
-        joules = readings.energy_joules
-        if joules is not None and running:
-            if self.energy is None:
-                fastest = CATALOGUE["energy_joules"].fastest
-                self.energy = DeviceCounter(
-                    (at, joules), (at, joules), fastest
-                )
-            self.energy.add(at, joules)
-        for reason, seconds in counts.items():
-            if running and at != self.began_at and reason in self._counted:
-                self._counted[reason].add(at, seconds)
-            else:  # counted from the last reading before the run
-                self._counted[reason] = DeviceCounter(
-                    (at, seconds), (at, seconds)
-                )
 
     def _add_load(self, sample: Sample, seconds: float) -> None:
         """Count processes of others that compute on the device, for so many seconds.
@@ -235,15 +215,6 @@ class RunReadings:
             self.load_seconds[name] += seconds
             self.others += (f"{name} {percent} %",)
 
-    def restore(self, moments: Iterable[Moment], known: Conditions) -> None:
-        """Take the moments and the conditions of a run that has ended."""
-        self._moments = MergedSeries(merge_moments, items=moments)
-        self.power.add(known.power_watts_mean, 1.0)
-        self.clock.add(known.sm_clock_mhz_mean, 1.0)
-        self.power_limit_watts = known.power_limit_watts
-        self.temperature_max = known.temperature_celsius_max
-        self._held |= known.clock_event_seconds
-
     def intervals(self) -> dict[str, list[tuple[float, float]]]:
         """Return the intervals of run time in which each clock event reason held."""
         found: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -256,62 +227,41 @@ class RunReadings:
                     spans.append((moment.since, moment.seconds))
         return dict(found)
 
-    def clock_event_seconds(self, most: float = math.inf) -> dict[str, float]:
-        """Return the seconds of each reason, by the device's counter or else by the samples.
+    def mean(self, reading: str) -> float | None:
+        """Return the mean of a reading of the moments, or None if none has it."""
+        return mean_over_time(self.moments, reading)
 
-        None is longer than `most`, the length of the run. For a power cap the longer of the two
-        counts, because real cards count a power cap without reporting its reason.
-        """
-        held = dict(self._held)
-        for reason, counter in self._counted.items():
-            counted = counter.increase
-            if counted is None:
-                continue
-            if reason == POWER_CAP:
-                counted = max(counted, held.get(reason, 0.0))
-            held[reason] = counted
-        found = {}
-        for reason, seconds in held.items():
-            if seconds > 0:
-                found[reason] = min(seconds, most)
-        return found
+    def late(self, seconds: float) -> list[Moment]:
+        """Return the moments in the second half of a run of `seconds`."""
+        return [each for each in self.moments if each.seconds > seconds / 2]
 
     def late_power_cap_seconds(self, seconds: float) -> float | None:
         """Return the seconds with a power cap in the second half of a run, or None if unknown.
 
-        The longer of two times counts, by the reason and by the device's counter. `seconds` is the
-        length of the run.
+        `seconds` is the length of the run.
         """
-        half = seconds / 2
-        found = []
-        if any(moment.reasons is not None for moment in self.moments):
-            late = 0.0
-            for begin, end in self.intervals().get(POWER_CAP, ()):
-                late += max(0.0, end - max(begin, half))
-            found.append(late)
-        before: float | None = None
-        last: float | None = None
-        for moment in self.moments:
-            if moment.power_cap_seconds is None:
-                continue
-            if moment.seconds <= half:
-                before = moment.power_cap_seconds
-            else:
-                last = moment.power_cap_seconds
-        if before is not None and last is not None and last >= before:
-            found.append(min(last - before, half))
-        return max(found, default=None)
-
-    def late_power_watts(self, seconds: float) -> float | None:
-        """Return the mean power in the second half of a run of `seconds`, or None if unknown."""
-        late = [
-            moment for moment in self.moments if moment.seconds > seconds / 2
-        ]
-        return mean_over_time(late, "power_watts")
+        late = self.late(seconds)
+        if not late or not self.knows_reasons:
+            return None
+        return min(held_seconds(late).get(POWER_CAP, 0.0), seconds / 2)
 
     def percent_of_peak(
         self, tflops: float | None, dtype: str
     ) -> Mapping[str, float]:
         """Return the percentages that a throughput is of the known peaks, by their names."""
-        known = peaks.denominators(self.device, dtype, self.clock.value)
+        clock = self.mean("sm_clock_mhz")
+        known = peaks.denominators(self.device, dtype, clock)
         return peaks.percent_of_peak(tflops, known)
+
+
+def held_seconds(moments: Sequence[Moment]) -> dict[str, float]:
+    """Return the seconds of each reason, by the device's counter or else by its reports.
+
+    For a power cap the longer of the two counts, because real cards count a power cap without
+    reporting its reason.
+    """
+    held = total_by_name(each.counted for each in moments)
+    reported = total_by_name(each.reported for each in moments)
+    if POWER_CAP in reported:
+        held[POWER_CAP] = max(held[POWER_CAP], reported[POWER_CAP])
+    return {reason: held[reason] for reason in held if held[reason] > 0}

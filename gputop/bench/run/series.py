@@ -2,58 +2,60 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Protocol, TypeVar
 
 from gputop.bench.events import Progress
 
-MOST_ITEMS = 4000
-"""Most items of a series: more than can be drawn."""
+JOINED_SHARE = 1 / 1000
+"""Share of a run up to which neighbouring items are joined: more of them than can be drawn."""
+MOST_ITEMS = 8000
+"""Most windows, and most moments, of a document."""
 KEPT_ITEMS = 256
 """Most windows, and most moments, that are kept with a result."""
 READINGS = ("power_watts", "sm_clock_mhz", "temperature_celsius")
 """Readings that have a curve, in the order in which they are drawn."""
 
 Curve = Sequence[tuple[float, float]]
-Item = TypeVar("Item")
 
 
-class MergedSeries(Generic[Item]):
-    """Items in order of time. Beyond `most` of them, `merge` joins neighbours."""
-
-    def __init__(
-        self,
-        merge: Callable[[Sequence[Item]], Item],
-        most: int = MOST_ITEMS,
-        items: Iterable[Item] = (),
-    ) -> None:
-        self._merge, self._most = merge, most
-        self._kept: list[Item] = []
-        self._waiting: list[Item] = []
-        """Items to be joined with the next ones."""
-        self._together = 1
-        for item in items:
-            self.add(item)
-
-    def add(self, item: Item) -> None:
-        """Append an item."""
-        self._waiting.append(item)
-        if len(self._waiting) < self._together:
-            return
-        self._kept.append(self._merge(self._waiting))
-        self._waiting = []
-        if len(self._kept) >= self._most:
-            pairs = range(0, len(self._kept), 2)
-            self._kept = [self._merge(self._kept[n : n + 2]) for n in pairs]
-            self._together *= 2
+class Timed(Protocol):
+    """An item of a series."""
 
     @property
-    def items(self) -> list[Item]:
-        """All items, up to the newest."""
-        if not self._waiting:
-            return [*self._kept]
-        return [*self._kept, self._merge(self._waiting)]
+    def window_seconds(self) -> float:
+        """Length of the time that it stands for."""
+
+
+Item = TypeVar("Item", bound=Timed)
+Merge = Callable[[Sequence[Item]], Item]
+
+
+def append_joined(
+    items: list[Item], item: Item, elapsed: float, merge: Merge[Item]
+) -> None:
+    """Append an item of a run that has taken `elapsed` seconds, or join it with the last one.
+
+    So of windows of 0.2 s a run of an hour keeps 4,400, and a run of a day 7,600.
+    """
+    if items:
+        together = items[-1].window_seconds + item.window_seconds
+        if together <= JOINED_SHARE * elapsed:
+            items[-1] = merge((items[-1], item))
+            return
+    items.append(item)
+
+
+def thinned(
+    items: Sequence[Item], most: int, merge: Merge[Item]
+) -> list[Item]:
+    """Return at most `most` items, each of equally many neighbours."""
+    together = max(1, math.ceil(len(items) / most))
+    starts = range(0, len(items), together)
+    return [merge(items[n : n + together]) for n in starts]
 
 
 @dataclass(slots=True)
@@ -87,8 +89,12 @@ class Moment:
     temperature_celsius: float | None = None
     reasons: tuple[str, ...] | None = None
     """Clock event reasons that held, or None if the device does not report any."""
-    power_cap_seconds: float | None = None
-    """The device's counter of time with a power cap, at `seconds`."""
+    reported: Mapping[str, float] = field(default_factory=dict)
+    """Seconds for which each of these reasons held."""
+    counted: Mapping[str, float] = field(default_factory=dict)
+    """The same, by the counters of the device where it has them."""
+    energy_watts: float | None = None
+    """Mean power by the device's counter of energy."""
 
     @property
     def window_seconds(self) -> float:
@@ -140,7 +146,7 @@ def merge_windows(windows: Sequence[Progress]) -> Progress:
 
 
 def merge_moments(moments: Sequence[Moment]) -> Moment:
-    """Return neighbours as one: means over time, and every reason that held."""
+    """Return neighbours as one: means over time, sums, and every reason that held."""
     last = moments[-1]
     if len(moments) == 1:
         return last
@@ -156,5 +162,16 @@ def merge_moments(moments: Sequence[Moment]) -> Moment:
         mean_over_time(moments, "sm_clock_mhz"),
         mean_over_time(moments, "temperature_celsius"),
         tuple(reasons) if known else None,
-        last.power_cap_seconds,
+        total_by_name(moment.reported for moment in moments),
+        total_by_name(moment.counted for moment in moments),
+        mean_over_time(moments, "energy_watts"),
     )
+
+
+def total_by_name(each: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the sums of seconds by name."""
+    total: defaultdict[str, float] = defaultdict(float)
+    for seconds in each:
+        for name, value in seconds.items():
+            total[name] += value
+    return dict(total)

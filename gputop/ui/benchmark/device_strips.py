@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.style import Style
 
+from gputop.bench.run.readings import held_seconds
 from gputop.schema.clock_events import gravity
 from gputop.schema.values import span_text
 from gputop.text import quantity
@@ -81,7 +82,7 @@ def device_rows(
     for line in lines:
         tall = min(TALLEST_LINE, room // len(lines))
         rows += _line_rows(line, moments, axis, tall)
-    rows += _strips(read, axis, most_reasons)
+    rows += _strips(run, axis, most_reasons)
     rows += [[] for _ in range(height - len(rows))]
     return rows[:height]
 
@@ -90,11 +91,12 @@ def _lines(run: DeviceRun) -> list[ReadingLine]:
     read = run.readings
     watts, mhz, celsius = _values_now(read)
     before = ("", "", "")
-    if run.ended:
+    if run.result is not None:
+        known = run.result.known_conditions
         watts, mhz, celsius = (
-            read.power.value,
-            read.clock.value,
-            read.temperature_max,
+            known.power_watts_mean,
+            known.sm_clock_mhz_mean,
+            known.temperature_celsius_max,
         )
         before = ("mean ", "mean ", "max ")
     texts = (
@@ -179,12 +181,15 @@ def _label(text: str, style: Style) -> Span:
 
 
 def _strips(
-    read: RunReadings,
+    run: DeviceRun,
     axis: TimeAxis,
     most: int,
 ) -> list[Row]:
-    intervals, held = read.intervals(), read.clock_event_seconds()
-    reports = any(moment.reasons is not None for moment in read.moments)
+    moments, intervals = run.readings.moments, run.readings.intervals()
+    held: Mapping[str, float] = held_seconds(moments)
+    if run.result is not None:
+        held = run.result.known_conditions.clock_event_seconds
+    reports = any(moment.reasons is not None for moment in moments)
     if most and reports and not intervals:
         nothing = Span("┄" * axis.width, palette.TRACK)
         return [[_label("held back", DIM), nothing, Span(" by nothing", DIM)]]
