@@ -293,7 +293,9 @@ def _begun(
     device, run, torch = rows.device, rows.run, rows.device.torch
     label = f"{block.name}: left out"
     gc.collect()  # a reference cycle may keep the previous step alive
-    needed = block.bytes_needed(torch.empty((), dtype=form.a).element_size())
+    needed = block.bytes_needed(
+        torch.empty((), dtype=form.operand).element_size()
+    )
     if (room := room_beside(0, device, run.request)) < needed:
         has = f"{max(0, room) / 2**30:.1f} GiB may be used"
         run.notes.append(
@@ -313,7 +315,7 @@ def _begun(
         made = Step(
             torch,
             block,
-            form.a,
+            form.operand,
             device.place,
         )
         # The second step is the limit for later steps.
