@@ -145,7 +145,7 @@ def accused(dtype: str, m: int, n: int, k: int, column_major: bool) -> list[int]
     sums.multiply()
     found: list[int] = sums.take().tolist()
     # The same sums in another order, as another library would have them.
-    a, b = (product.format.to_float64(each) for each in (product.a, product.stored_b))
+    a, b = (each.double() for each in (product.a, product.stored_b))
     b = b.t() if product.column_major else b
     wide = a.dtype if dtype == "float64" else load_torch().float32
     step = max(1, k // 8)

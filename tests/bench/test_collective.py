@@ -204,7 +204,7 @@ def failing(self, event):
 main.WorkerRun.send = failing
 """
 """Rank 1 ends, or stops, where it has told of its first check."""
-IMPATIENT = "backends.Cpu.patience, collective.FIRST_SECONDS = 5.0, 0.01\n"
+IMPATIENT = "main.HANG_SECONDS = 5.0\n"
 ONE_MORE = """
 operations = collective.Message.operations
 def wrong(self):

@@ -223,13 +223,6 @@ NO_LIBRARY = Fault("library", exception="TypeError", message="no such one", kind
             "bfloat16: no size from 32 on, it does not fit after all",
             [1, 2, 4, 8, 16],
         ),
-        (
-            "sweep",
-            {"size": 8, "seconds": 1.0, "fault": QUICK + "rows.COLD_SECONDS = 0.1\n"},
-            HANGS,
-            "the run ended early, ",
-            [1, 2, 4],
-        ),
         ("copy", {}, NOT_PINNED, "pinned: absent at 1 MiB, CUDA error: OS call failed", None),
         ("peak", {"size": 256}, NO_LIBRARY, " with cuBLASLt: not measured, TypeError", None),
     ],
@@ -244,6 +237,14 @@ async def test_a_row_that_fails_is_noted_and_the_others_are_measured(
     assert heard.rows
     assert rows is None or [row.x for row in heard.rows] == rows
     assert heard.result.wrong_elements == 0
+
+
+async def test_a_device_that_hangs_in_a_table_is_a_fault_and_its_rows_are_kept(runs: Runs) -> None:
+    fault, machine = QUICK + "main.HANG_SECONDS = 0.5\n", with_faults(HANGS)
+    heard = await runs.run("sweep", size=8, seconds=1.0, settings=machine, fault=fault)
+    assert heard.failed.status == 1
+    assert heard.failed.problem.what == "The device hangs"
+    assert [row.x for row in heard.rows] == [1, 2, 4]
 
 
 async def test_a_type_that_the_gpu_does_not_have_is_a_note_beside_others(runs: Runs) -> None:

@@ -53,31 +53,10 @@ def test_operands_are_random_normal(dtype: str) -> None:
     it = made(dtype)
     it.fill()
     for operand in (it.a, it.stored_b):
-        values = it.format.to_float64(operand)
+        values = operand.double()
         unit = formats.SPREAD if dtype == "int8" else 1
         assert float(values.std()) == pytest.approx(unit, rel=0.05)
         assert abs(float(values.mean())) < 0.05 * unit
-
-
-def float4() -> Any:
-    """The format alone: no CPU multiplies in it."""
-    try:
-        return formats.Float4(load_torch(), "float4", "cpu")
-    except RunError as refusal:
-        pytest.skip(refusal.why)
-
-
-def test_two_float4_numbers_share_a_byte_and_come_back() -> None:
-    form, torch = float4(), load_torch()
-    operand = form.empty(3, 16, form.a)
-    assert operand.untyped_storage().nbytes() == 3 * 8
-    every = torch.tensor([*form.magnitudes, *(-each for each in form.magnitudes)])
-    form.store(operand, every.repeat(3, 1))
-    assert form.to_float64(operand).tolist() == every.repeat(3, 1).double().tolist()
-    form.store(operand, torch.full((3, 16), 2.6))
-    assert set(form.to_float64(operand).flatten().tolist()) == {3.0}, "to the nearest"
-    form.store(operand, torch.full((3, 16), -100.0))
-    assert set(form.to_float64(operand).flatten().tolist()) == {-6.0}
 
 
 @pytest.mark.parametrize(

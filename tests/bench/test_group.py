@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
@@ -16,8 +15,7 @@ from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.run import Run
 from gputop.bench.run.runner import Runner
-from gputop.bench.run.worker_order import worker_request
-from tests.bench.workers import CPU, RawWorker, fake_interpreter, needs_torch, request
+from tests.bench.workers import CPU, fake_interpreter, needs_torch, request
 from tests.runs import Clock, gpu_result, gpu_sample
 from tests.sessions import PLANNED, PreparedSession
 from tests.streams import NOW, inventory, sample
@@ -171,15 +169,3 @@ async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None
     assert len(found) == 2
     assert [end.status for end in found.values() if isinstance(end, Failed)] == [130, 130]
     assert not any(isinstance(event, Progress) for _, event in happened)
-
-
-@pytest.mark.slow
-@needs_torch
-def test_a_worker_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "tests.bench.workers.worker_request", partial(worker_request, wait_seconds=0.2)
-    )
-    with RawWorker(request()) as raw:
-        *_, last = raw.events()
-    assert (last["event"], last["kind"]) == ("error", "not_ready")
-    assert "the other devices" in last["why"]

@@ -178,7 +178,7 @@ async def test_a_table_that_is_stuck_in_one_call_is_stopped_with_its_rows(
 
 @pytest.mark.slow
 async def test_a_table_whose_device_hangs_is_a_fault(tmp_path: Path, kind: str) -> None:
-    fault = LONG.format(work=WORK.get(kind, "Product.multiply")) + "backends.Cpu.patience = 1.0\n"
+    fault = LONG.format(work=WORK.get(kind, "Product.multiply")) + "main.HANG_SECONDS = 1.0\n"
     *_, last = await heard(broken(tmp_path, kind, fault))
     assert isinstance(last, Failed)
     assert last.status == 1

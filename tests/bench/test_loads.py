@@ -82,7 +82,7 @@ class Device:
     most_in_flight = 1
     place = "cpu"
     first_window = throughput.FIRST_WINDOW_SECONDS
-    patience, share_of_checks, least_interval = 5.0, 0.01, 1e9
+    share_of_checks, least_interval = 0.01, 1e9
 
     def __init__(self, clock: Clock, product_seconds: float) -> None:
         self.clock, self.product_seconds = clock, product_seconds

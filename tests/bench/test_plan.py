@@ -21,20 +21,19 @@ def gpu(capability: str | None, free: int = GIB, name: str = "a GPU") -> Target:
     return Target("cuda", "GPU-0a", 0, name, capability, free)
 
 
-FLOAT8 = {"float8_e4m3", "float8_mixed"}
 V100, T4, A100, H100 = gpu("7.0"), gpu("7.5", name="Tesla T4"), gpu("8.0"), gpu("9.0")
 
 
 @pytest.mark.parametrize(
     ("target", "names"),
     [
-        (CPU, {"float32", "float16", "bfloat16", "float64", *FLOAT8, "int8"}),
+        (CPU, {"float32", "float16", "bfloat16", "float64", "float8_e4m3", "int8"}),
         (gpu("5.2"), {"float32", "float64"}),
         (V100, {"float32", "float16", "float16_acc16", "float64"}),
         (T4, {"float32", "float16", "float16_acc16", "float64", "int8"}),
-        (A100, set(DTYPES) - FLOAT8 - {"float4"}),
-        (gpu("8.9"), set(DTYPES) - {"float4"}),
-        (H100, set(DTYPES) - {"float4"}),
+        (A100, set(DTYPES) - {"float8_e4m3"}),
+        (gpu("8.9"), set(DTYPES)),
+        (H100, set(DTYPES)),
         (gpu("12.0"), set(DTYPES)),
         (gpu(None), set(DTYPES)),
     ],
@@ -70,7 +69,7 @@ DTYPE = st.sampled_from(sorted(DTYPES))
 
 @pytest.mark.parametrize(
     ("dtype", "size", "usable"),
-    [("float8_e4m3", 1000, 1008), ("int8", 1001, 1008), ("float4", 96, 128), ("float32", 77, None)],
+    [("float8_e4m3", 1000, 1008), ("int8", 1001, 1008), ("float32", 77, None)],
 )
 def test_a_size_that_the_type_cannot_have_is_refused_with_the_next_that_it_can(
     dtype: str, size: int, usable: int | None

@@ -122,10 +122,10 @@ async def test_what_an_interpreter_printed_in_place_of_hello_is_said(
     (last,) = await heard(fake(tmp_path, "print('no licence'); print('bye')"))
     assert isinstance(last, Failed)
     assert last.problem.why == "exit status 0, after it printed 'no licence'"
-    monkeypatch.setattr("gputop.bench.run.device_runner.HELLO_SECONDS", 0.5)
+    monkeypatch.setattr("gputop.bench.run.device_runner.SILENT_SECONDS", 0.5)
     (last,) = await heard(fake(tmp_path, f"print('Choose:', flush=True)\n{WAITS}"))
     assert isinstance(last, Failed)
-    assert last.problem.why == "it did not answer within 0.5 s, after it printed 'Choose:'"
+    assert last.problem.why == "it sent nothing for 0.5 s, after it printed 'Choose:'"
 
 
 @pytest.mark.parametrize(
@@ -234,12 +234,11 @@ async def test_whatever_a_worker_does_there_is_one_ending(
 async def test_a_silent_worker_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
-    for name in ("HELLO_SECONDS", "MARGIN_SECONDS"):
-        monkeypatch.setattr(f"gputop.bench.run.device_runner.{name}", 0.5)
-    monkeypatch.setattr("gputop.bench.run.worker_order.PREPARE_SECONDS", 0.5)
-    events = await heard(fake(tmp_path, body, seconds=0.01))
+    monkeypatch.setattr("gputop.bench.run.device_runner.SILENT_SECONDS", 0.5)
+    events = await heard(fake(tmp_path, body))
     assert isinstance(events[-1], Failed)
-    assert "worker did not" in events[-1].problem.what
+    assert events[-1].problem.what == "The stress test's worker does not answer"
+    assert events[-1].status == 3
     assert all(gone(event.pid) for event in events if isinstance(event, Hello))
 
 

@@ -75,7 +75,7 @@ def timer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Clock]:
             now[0] += seconds + times * unseen
             return seconds
 
-        device: Any = SimpleNamespace(patience=5.0, place="cpu")
+        device: Any = SimpleNamespace(place="cpu")
         return rows.Rows(device, recorded(seconds=60.0), 10), clock, made
 
     return make

@@ -21,7 +21,7 @@ from gputop.bench.plan import kinds
 from gputop.bench.plan.request import Request
 from gputop.bench.run.worker_launch import WORKER, worker_environment
 from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import backends, errors, loads, throughput
+from gputop.bench.worker import backends, errors, loads, main, throughput
 from gputop.bench.worker import product as products
 from tests import fake_cuda
 from tests.bench.forked import _settings, load_torch
@@ -277,7 +277,7 @@ class Instant:
 
     most_in_flight = 2
     place = "cpu"
-    patience, share_of_checks, least_interval = 5.0, 0.01, 1e9
+    share_of_checks, least_interval = 0.01, 1e9
     first_window = throughput.FIRST_WINDOW_SECONDS
 
     def __init__(self, product_seconds: float) -> None:
@@ -332,10 +332,35 @@ def test_a_check_comes_as_often_as_it_costs_next_to_nothing() -> None:
     assert throughput.Pace(cpu(), 0.001, 3.0).check_interval == pytest.approx(30.0)
 
 
-def test_a_hang_is_known_by_the_time_that_a_product_takes() -> None:
-    gpu = backends.Cuda(without_a_gpu(), threading.Event())
-    assert throughput.Pace(gpu, 0.001, 0.0).patience == 10.0
-    assert throughput.Pace(gpu, 3.0, 0.0).patience == pytest.approx(60.0)
+def test_a_run_without_progress_is_stuck_and_after_the_plan_its_device_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(main, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    run, _ = run_in_process(100.0)
+    now[0] += main.HANG_SECONDS + main.PREPARE_SECONDS + 99.0
+    assert run._overdue() is None, "the first product may take as long as the run"
+    now[0] += 2.0
+    assert vars(run._overdue())["kind"] == "not_ready"
+    names = ("dtype", "accumulate", "layout", "data", "method")
+    run.planned((1, 1, 1), **dict.fromkeys(names, ""))
+    run.working(20.0)
+    for _ in range(2):
+        now[0] += main.HANG_SECONDS + 19.0
+        assert run._overdue() is None
+        run.working()
+    now[0] += main.HANG_SECONDS + 21.0
+    assert vars(run._overdue())["kind"] == "hang"
+
+
+def test_a_slow_product_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, _ = run_in_process(1.0)
+    longest: list[float] = []
+    monkeypatch.setattr(run, "working", longest.append)
+    product = made()  # before the device's clock starts: it may import torch
+    device = Instant(0.4)
+    loads.measure(device, run, product, throughput.Pace(device, 0.4, 0.1))
+    assert longest == [pytest.approx(throughput.SLOWER * 0.5)]
 
 
 def sizes(monkeypatch: pytest.MonkeyPatch, size: int | None, seconds_of: Any) -> tuple[int, Any]:

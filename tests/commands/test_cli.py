@@ -86,7 +86,7 @@ REFUSED = [
     (["pick", "--wait", "inf"], "Give seconds, such as 600."),
     (["bench", "--size", "7x"], "Give a whole number such as 4096, or auto."),
     (["bench", "--device", "moon"], "`gputop status` lists them."),
-    (["bench", "--dtype", "float31"], "float8_e4m3, float8_mixed, int8, float4."),
+    (["bench", "--dtype", "float31"], "float8_e4m3, int8."),
     (["bench", "memroy"], "Did you mean memory?"),
     *(
         (["exporter", "--listen", address], "or :9835 for all interfaces.")

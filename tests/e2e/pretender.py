@@ -17,8 +17,8 @@ if index == BROKEN:
 say("plan", m=8192, n=8192, k=8192, dtype=asked["dtype"], accumulate="float32", layout="any",
     data="none", relative_error=1e-6,
     method="by hand", expected_seconds=asked["seconds"])
-if asked["wait_seconds"] and b"go" not in heard(60): os._exit(1)
-alone = 0 if asked["wait_seconds"] else 50
+if asked["waits"] and b"go" not in heard(60): os._exit(1)
+alone = 0 if asked["waits"] else 50
 began, n, stopped, total = time.monotonic(), 0, "time", 0.0
 while time.monotonic() - began < asked["seconds"]:
     word = heard(0.1)

@@ -43,8 +43,6 @@ def install() -> None:
     products = Products(machine, results, version)
     _patch_tensors(machine, memory, results)
     torch.mm, torch._scaled_mm, torch._int_mm = products.mm, products.scaled_mm, products.int_mm
-    if version < (2, 8):
-        vars(torch).pop("float4_e2m1fn_x2", None)
     torch.backends.cuda.matmul = products.matmul
     torch.backends.cuda.preferred_blas_library = _library(machine)
     _patch_cuda(machine, memory)

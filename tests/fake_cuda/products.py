@@ -15,8 +15,6 @@ from .settings import RATES
 if TYPE_CHECKING:
     from .timeline import Machine
 
-E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-"""Values of a float4 by its three low bits; the fourth is the sign."""
 HALF_SUMS = 32
 """How often a float16 sum is rounded on the way along k, at most."""
 NO_FLOAT8 = (
@@ -145,7 +143,6 @@ class Products:
         self._mm, self._int_mm = self.torch.mm, self.torch._int_mm
         self._copy = self.torch.Tensor.copy_
         self._names = {getattr(self.torch, name): name for name in DTYPES}
-        self._float4 = getattr(self.torch, "float4_e2m1fn_x2", None)
 
     def mm(self, a: Any, b: Any, *, out: Any = None) -> Any:
         """As `torch.mm`."""
@@ -190,8 +187,6 @@ class Products:
             raise RuntimeError("mat1 must be row_major and mat2 column_major")
         if a.shape[1] % 16 or b.shape[1] % 16:
             raise RuntimeError("Expected trailing dimensions to be divisible by 16")
-        if a.dtype is self._float4:
-            return self._launch("float4", a, b, out, Products._of_float4)
         kind = "float8_fast" if fast else "float8"
         return self._launch(kind, a, b, out, Products._by_float32)
 
@@ -207,8 +202,6 @@ class Products:
 
     def _launch(self, kind: str, a: Any, b: Any, out: Any, compute: Any) -> Any:
         machine, (m, k), n = self.machine, a.shape, b.shape[1]
-        if kind == "float4":
-            k *= 2
         device = machine.current_stream.device
         seconds = 2 * m * n * k / (1e12 * self._rates[kind])
         if device.busy_seconds > machine.settings.burst_seconds:
@@ -268,15 +261,6 @@ class Products:
 
     def _integer(self, a: Any, b: Any, out: Any) -> None:
         self._int_mm(a, b, out=out)
-
-    def _of_float4(self, a: Any, b: Any, out: Any) -> None:
-        self._copy(out, self._mm(self._float4_values(a), self._float4_values(b.t()).t()))
-
-    def _float4_values(self, operand: Any) -> Any:
-        codes = operand.view(self.torch.uint8)
-        values = self.torch.tensor((*E2M1, *(-each for each in E2M1)))
-        pairs = self.torch.stack((codes & 15, codes >> 4), dim=-1).flatten(1)
-        return values[pairs.long()]
 
 
 COMPUTE: dict[str, Any] = {

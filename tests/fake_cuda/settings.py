@@ -21,7 +21,6 @@ RATES = {
     "float16_acc16": 760.0,
     "float8": 1170.0,
     "float8_fast": 1400.0,
-    "float4": 2000.0,
     "int8": 1200.0,
 }
 """TFLOP/s of each kind of product, about those of an H100."""

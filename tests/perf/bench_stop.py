@@ -4,7 +4,7 @@
 
 Real workers run on the CPU, each kind several times, with a stop at a random moment within four
 seconds after the begin. `result` counts the stops after which there was a result: before its first
-row a table has none, and a step may compile for longer than that.
+row a table has none.
 """
 
 from __future__ import annotations

@@ -169,17 +169,14 @@ _TABLE = (
     DataType("bfloat16",      16, 2, (8, 0),  True,  "bfloat16 arithmetic", _EMULATED),
     DataType("float64",       64, 8, (0, 0),  True),
     DataType("float8_e4m3",   8,  2, (8, 9),  True,  "float8 arithmetic",    "", 16, 16, 16384, 20),
-    DataType("float8_mixed",  8,  2, (8, 9),  True,  "float8 arithmetic",    "", 16, 16, 16384, 20),
     # torch requires more than 16 rows, and multiples of 8.
     DataType("int8",          8,  4, (7, 5),  True,  "int8 on tensor cores", "", 8,  24),
-    DataType("float4",        4,  2, (10, 0), False, "float4 arithmetic",    "", 32, 128, 16384),
 )
 # fmt: on
 DTYPES = {dtype.name: dtype for dtype in _TABLE}
 """Data types by name, in the order in which they are shown.
 
-`float16_acc16` is float16 summed in float16; `float8_mixed` is e5m2 times e4m3. Results of float8
-and float4 are bfloat16, those of int8 are int32.
+`float16_acc16` is float16 summed in float16. Results of float8 are bfloat16, and of int8 int32.
 """
 
 

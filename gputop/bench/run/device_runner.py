@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.agent.problem import Problem, ProblemError
-from gputop.bench.events import Done, Event, Failed, Hello, RunLimit
+from gputop.bench.events import Done, Event, Failed, RunLimit
 from gputop.bench.plan import request as plan
 from gputop.bench.run.worker_end import (
     ANOTHER_PYTHON,
@@ -26,7 +26,7 @@ from gputop.bench.run.worker_end import (
     with_wrong_elements,
 )
 from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, Worker
-from gputop.bench.run.worker_order import prepare_seconds, worker_request
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker.events import (
     EVENT_START,
     EVENTS,
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from gputop.bench.plan.request import Request
     from gputop.bench.run.device_run import DeviceRun
 
-HELLO_SECONDS = 60.0
-"""Timeout of the worker's start: importing torch over a network may be slow."""
-MARGIN_SECONDS = 10.0
+SILENT_SECONDS = 60.0
+"""Longest silence of a worker. Its guard sends readings from the start, so only a frozen process is
+silent for so long; a worker notices itself that its device hangs."""
 STOP_SECONDS = 0.4
 """Time from the stop message to SIGTERM. The worker needs half of it."""
 SECOND_LOOK_SECONDS = 0.5
@@ -71,16 +71,10 @@ class DeviceRunner:
     ) -> None:
         self._request, self._device = request, device
         self._launcher = launcher or Launcher()
-        longest = (
-            HELLO_SECONDS + prepare_seconds(request.seconds) + MARGIN_SECONDS
-        )
-        self._wait_seconds = longest if waits else 0.0
-        """Longest time until other workers are ready."""
+        self._waits = waits
         self._worker: Worker | None = None
         self._stopping = asyncio.Event()
         self._started_at = 0.0
-        self._due = 0.0
-        self._silence = HELLO_SECONDS
         self._stopped_by: str | None = None
         self._said_its_last = False
         self._said = 0
@@ -99,7 +93,7 @@ class DeviceRunner:
         except NoResultError as end:
             failed = Failed(end.problem, end.status)
             verified = self._device.verified
-            add(with_wrong_elements(failed, verified, self._stopped_by))
+            add(with_wrong_elements(failed, verified))
         except ProblemError as error:
             add(Failed(error.problem, COULD_NOT_RUN))
         finally:
@@ -123,14 +117,15 @@ class DeviceRunner:
             add(event)
             if isinstance(event, Done | Failed):
                 return
-            self._await_next(event)
+            if isinstance(event, RunLimit):
+                self._stopped_by = self._stopped_by or event.by
+                self._stopping.set()
             self._count()
             # Yield to the event loop; a ready line would not.
             await asyncio.sleep(0)
 
     def begin(self) -> None:
         """Begin the planned run of a worker that waits."""
-        self._wait_seconds = 0.0
         if self._worker is not None:
             self._worker.write(GO)
 
@@ -192,12 +187,11 @@ class DeviceRunner:
     async def _start(self, python: str) -> Worker:
         self._started_at = time.time()
         folders = self._launcher.agent_folders
-        asked = worker_request(self._request, self._wait_seconds, folders)
+        asked = worker_request(self._request, folders, waits=self._waits)
         order = asked.to_line()
         self._worker = worker = await self._launcher.start(
             python, self._request, order
         )
-        self._await(HELLO_SECONDS)
         # The stop came while the process was starting.
         if self._stopping.is_set():
             worker.signal(signal.SIGKILL)
@@ -209,7 +203,7 @@ class DeviceRunner:
             line = await self._next_line(worker)
         except TimeoutError:
             raise no_answer(
-                self._device, self._silence, self._after_output
+                self._device, SILENT_SECONDS, self._after_output
             ) from None
         except ValueError:
             raise garbage(b"a line without an end") from None
@@ -253,14 +247,9 @@ class DeviceRunner:
 
     async def _next_line(self, worker: Worker) -> bytes:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(self._due):
-                return await worker.readline()
-        # If this process was suspended, the deadline has passed, but the line may be ready.
+            return await asyncio.wait_for(worker.readline(), SILENT_SECONDS)
+        # If this process was suspended, the time is over, but the line may be ready.
         return await asyncio.wait_for(worker.readline(), SECOND_LOOK_SECONDS)
-
-    def _await(self, seconds: float) -> None:
-        self._silence = seconds
-        self._due = asyncio.get_running_loop().time() + seconds
 
     def _event(self, line: bytes, python: str) -> Event:
         try:
@@ -296,20 +285,6 @@ class DeviceRunner:
             what = "The stress test's worker sends too much"
             why = f"more than {EVENTS_PER_SECOND} events a second"
             raise NoResultError(Problem(what, why, ANOTHER_PYTHON))
-
-    def _await_next(self, event: Event) -> None:
-        """Set the deadline of the next event, after this one."""
-        planned = self._device.planned
-        if isinstance(event, RunLimit):
-            self._stopped_by = self._stopped_by or event.by
-            self._stopping.set()
-        if planned is not None:
-            # Longer than the worker's own deadline, because its error is more specific.
-            patience = 1.25 * planned.patience_seconds
-            self._await(max(patience, self._wait_seconds) + MARGIN_SECONDS)
-        elif isinstance(event, Hello):
-            preparing = prepare_seconds(self._request.seconds)
-            self._await(preparing + MARGIN_SECONDS)
 
     def _with_output(self, done: WorkerDone) -> WorkerDone:
         """Return the end of a run with a note about the interpreter's output."""

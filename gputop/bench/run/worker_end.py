@@ -75,19 +75,13 @@ def no_answer(
     device: DeviceRun, seconds: float, after_output: str
 ) -> NoResultError:
     """Return the end of a run whose worker has sent nothing for so many seconds."""
+    what = "The stress test's worker does not answer"
+    why = f"it sent nothing for {seconds:g} s{after_output}"
     if device.hello is None:
-        what = "The stress test's worker did not start"
-        why = f"it did not answer within {seconds:g} s{after_output}"
-        remedy = (
-            "Check that `import torch` works in that Python, or choose another"
-        )
-        return NoResultError(Problem(what, why, remedy))
-    what = "The stress test's worker did not end in time"
-    remedy = "Look for Xid errors in `dmesg`"
-    if device.planned is None:
-        return NoResultError(Problem(what, "it does not answer", remedy))
-    why = f"it sent nothing for {seconds:.0f} s in the middle of the run"
-    return NoResultError(Problem(what, why, remedy), FAULT)
+        return NoResultError(Problem(what, why, CHECK_TORCH))
+    status = COULD_NOT_RUN if device.planned is None else FAULT
+    problem = Problem(what, why, "Look for Xid errors in `dmesg`")
+    return NoResultError(problem, status)
 
 
 def exit_problem(
@@ -133,12 +127,10 @@ def failure(
     verified = device.verified
     if error.wrong_elements:
         verified = Verified(error.checks, error.wrong_elements)
-    return with_wrong_elements(Failed(problem, status), verified, stopped_by)
+    return with_wrong_elements(Failed(problem, status), verified)
 
 
-def with_wrong_elements(
-    failed: Failed, verified: Verified | None, stopped_by: str | None
-) -> Failed:
+def with_wrong_elements(failed: Failed, verified: Verified | None) -> Failed:
     """Return the end of a run as a fault of the device if elements were wrong before."""
     if verified is None or not verified.wrong_elements:
         return failed
@@ -146,7 +138,7 @@ def with_wrong_elements(
     elements = "1 element was" if wrong == 1 else f"{wrong} elements were"
     found = f"{elements} wrong in {count(verified.checks, 'check')}"
     problem = failed.problem
-    if failed.status == FAULT or stopped_by is not None:
+    if failed.status == FAULT:
         why = f"{problem.why}; {found}"
         return Failed(replace(problem, why=why), FAULT)
     what = "The device computes wrong results"

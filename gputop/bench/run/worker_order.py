@@ -10,26 +10,17 @@ from gputop.bench.plan.request import Request
 from gputop.bench.worker.needs import PROCESS_BYTES
 from gputop.bench.worker.request import WorkerDataType, WorkerRequest
 
-PREPARE_SECONDS = 60.0
-"""Time for memory, choice of a size, checks and warm-up, on top of some products."""
-PREPARE_PRODUCTS = 4
-"""Products made in preparation if one takes nearly as long as the run."""
 VERIFIED_LARGER = 4
 """Factor by which `auto` may be larger if each product is verified, which costs 1/N of the time."""
 
 
-def prepare_seconds(seconds: float) -> float:
-    """Return the longest time until the plan of a run of so many seconds."""
-    # A product that is nearly as long as the run is not refused.
-    return PREPARE_SECONDS + PREPARE_PRODUCTS * seconds
-
-
 def worker_request(
     request: Request,
-    wait_seconds: float = 0.0,
     agent_folders: Sequence[str] | None = None,
+    *,
+    waits: bool = False,
 ) -> WorkerRequest:
-    """Return the request for the worker. `wait_seconds` bounds its wait for `go`.
+    """Return the request for the worker. With `waits` it waits for `go` after the plan.
 
     Without `agent_folders` the worker has no guard.
     """
@@ -46,8 +37,7 @@ def worker_request(
         size=request.size,
         seconds=request.seconds,
         verify_all=request.verify_all,
-        wait_seconds=wait_seconds,
-        prepare_seconds=prepare_seconds(request.seconds),
+        waits=waits,
         free_bytes=target.memory_allowed_bytes,
         host_bytes=request.host_bytes and request.host_bytes - PROCESS_BYTES,
         peers=tuple(peer.place for peer in request.peers),

@@ -77,8 +77,6 @@ class Cpu(Backend):
     most_in_flight = 1
     smallest_size = 64
     timing = "wall time"
-    patience = 20.0
-    """Seconds. Other processes that use the cores are not a fault."""
     share_of_checks, least_interval = 0.1, 1.0
     first_window = FIRST_WINDOW_SECONDS
     rest_seconds = 0.0
@@ -142,8 +140,6 @@ class Cuda(Backend):
     most_in_flight = 2
     smallest_size = 1024
     timing = "wall time, and device events around batches"
-    patience = 10.0
-    """Seconds. On a busy host a thread may wait for seconds for a core."""
     share_of_checks, least_interval = 0.01, 0.0
     first_window = COLD_WINDOW_SECONDS
     rest_seconds = 1.0

@@ -8,10 +8,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .copies import READ_AND_WRITTEN
-from .errors import explain, hangs
+from .errors import explain
 from .loads import measure, prepare
 from .product import Product, bytes_needed, room_beside
-from .throughput import patience
 
 if TYPE_CHECKING:
     from .main import WorkerRun
@@ -20,8 +19,6 @@ COPIED_BYTES = {"cpu": 1 << 26, "cuda": 1 << 29}
 """Bytes of a copy, larger than any cache."""
 COMPARED = 16
 """Copies per compared copy."""
-LAST_COPY_SECONDS = 1.0
-"""Expected seconds of the last two copies and their comparison, on any device."""
 FILL_SECONDS = 20.0
 """Longest time to fill the memory. A slow host fills less of it."""
 
@@ -97,9 +94,6 @@ class Traffic:
 
     def end(self) -> None:
         """End the copies, and compare one more, because a short run may have compared none."""
-        limit = patience(self.device, LAST_COPY_SECONDS)
-        hang = hangs(self.device.place, "a copy", LAST_COPY_SECONDS, limit)
-        self.run.expect(limit, hang)
         self._over.set()
         self._thread.join()
         if not self.run.halt.is_set():

@@ -107,7 +107,7 @@ class Checksums:
         slack = product.slack() / product.k**0.5
         right, band = [], []
         for at in range(0, product.m, ROWS):
-            rows = product.format.to_float64(product.a[at : at + ROWS])
+            rows = product.a[at : at + ROWS].double()
             first = product.first[at : at + ROWS].double()
             right.append(rows @ of_b)
             bound = torch.outer(rows.norm(dim=1) * slack, lengths_of_b)
@@ -135,7 +135,7 @@ class Checksums:
         )
         squares = torch.zeros(count, dtype=torch.float64, device=product.place)
         for at in range(0, len(product.stored_b), ROWS):
-            part = product.format.to_float64(product.stored_b[at : at + ROWS])
+            part = product.stored_b[at : at + ROWS].double()
             if product.column_major:
                 sums[:, at // COLUMNS] += part.sum(0)
                 squares[at // COLUMNS] += part.square().sum()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import RunError, first_line, is_death
 from .rows import ROW_SECONDS, WARM_UP, Rows
-from .throughput import products_in
+from .throughput import SLOWER, products_in
 
 if TYPE_CHECKING:
     from .main import WorkerRun
@@ -33,9 +33,9 @@ SHARE_OF_FREE = 6
 LEAST_OPERATIONS, MOST_OPERATIONS = 5, 2000
 BYTES_PER_ELEMENT, PERIOD = 4, 97
 """Element i of rank r is the integer i % 97 + r. float32 holds the sums of these exactly."""
-FIRST_SECONDS, HELD_BACK_SECONDS, MEET_SECONDS = 2.0, 0.5, 60.0
-"""Expected seconds of the first operations of a size, delay before an error is reported, and
-timeout for all ranks to connect."""
+HELD_BACK_SECONDS, MEET_SECONDS, LIMIT_SECONDS = 0.5, 60.0, 600.0
+"""Delay before an error is reported, timeout for all ranks to connect, and timeout of an operation.
+A rank that waits for a stuck one is ended before that."""
 HOST_BOUND_BYTES = 64 << 10
 """Size below which launching an operation from Python takes longer than the operation itself."""
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
@@ -73,7 +73,7 @@ class Ranks:
         run.notes += [
             f"set: {name}={os.environ[name][:80]}" for name in changing
         ]
-        limit = timedelta(seconds=run.request.prepare_seconds)
+        limit = timedelta(seconds=LIMIT_SECONDS)
         if host:
             meet = timedelta(seconds=MEET_SECONDS)
             try:
@@ -244,7 +244,6 @@ def _measure(device: Any, run: WorkerRun) -> None:
         data="known integers",
     )
     for size in sizes:
-        rows.expect("making buffers", FIRST_SECONDS)
         message = Message(device, ranks, size)
         if not all(
             _row(rows, ranks, message, series) for series in message.operations
@@ -265,8 +264,6 @@ def _row(
         message.operations[series],
         message.bytes,
     )
-    work = f"{series} of {size} bytes"
-    rows.expect(work, FIRST_SECONDS)
     wrong = message.wrong(series, operation)
     own = min(device.wall(lambda _: operation(), 1) for _ in range(WARM_UP))
     each, over = map(max, zip(*ranks.agree(own, -rows.left)))  # noqa: B905 - Python 3.9
@@ -277,7 +274,7 @@ def _row(
     times = max(
         LEAST_OPERATIONS, min(MOST_OPERATIONS, products_in(seconds, each))
     )
-    rows.expect(work, times * each)
+    rows.run.working(SLOWER * times * each)
     operation()  # synchronises the ranks
     took = _seconds_of_each(device, operation, times)
     rows.table.add(times, sum(took))

@@ -36,18 +36,22 @@ def less(kind: str) -> str:
     return "a smaller --memory-share"
 
 
-def hangs(
-    place: str,
-    work: str,
-    expected: float,
-    patience: float,
-) -> RunError:
-    """Return the error for work that takes many times its expected time."""
-    why = f"{work} that takes {expected:.2g} s had not ended after {patience:.3g} s"
+def hangs(request: WorkerRequest) -> RunError:
+    """Return the error for work that does not end."""
+    why = "none of its work ended for more than a minute"
     remedy = "See what else uses the cores, and run the test again"
-    if place == "cuda":
+    if request.device == "cuda":
         remedy = "Look for Xid errors in `dmesg`"
     return RunError("hang", "The device hangs", why, remedy)
+
+
+def not_ready(request: WorkerRequest) -> RunError:
+    """Return the error for a preparation that does not end."""
+    why = "torch, memory or the first products took more than two minutes"
+    remedy = f"See what else uses the device, or choose {less(request.kind)}"
+    return RunError(
+        "not_ready", "The stress test did not get ready", why, remedy
+    )
 
 
 def too_slow(

@@ -45,8 +45,6 @@ class Planned:
     relative_error: float
     """Error of a corner of the first product against float64."""
     method: str
-    patience_seconds: float = 60.0
-    """Time without progress after which the device counts as hung."""
     rows: int = 0
     """Most rows of a table, or 0."""
     expected_seconds: float | None = None

@@ -30,16 +30,14 @@ ERRORS = {
     "float16_acc16": (5e-5, 6e-4),
     "float64": (0.0, 1e-12),
     "float8_e4m3": (5e-4, 1e-2),
-    "float8_mixed": (5e-4, 1e-2),
     "int8": (0.0, 1e-12),
-    "float4": (5e-4, 1e-2),
 }
 """Relative error of a product against float64, as (minimum, limit). It hardly depends on the size.
 
 Measured: IEEE float32 up to 5e-6 at 65536, TF32 3e-4 (rounded) and 8e-4 (truncated), bfloat16
 1.6e-3 to 2.4e-3, float16 2e-4, float64 1e-16; on CPUs float8 1.6e-3, which is the rounding of its
 bfloat16 result, and int8 0. Derived: tensor cores of compute capability 9.0 add float8 products
-with about 13 bits after the leading bit, which can multiply the error; float4 is similar.
+with about 13 bits after the leading bit, which can multiply the error.
 """
 
 
@@ -61,10 +59,10 @@ class Plain:
         self.choose()
 
     def choose(self) -> None:
-        """Set torch's types of A, B and C; raise `RunError` if torch lacks one of them."""
+        """Set torch's types of the operands and of C; raise `RunError` if torch lacks one."""
         name = self.name
         known = {"tf32": "float32", "float16_acc16": "float16"}.get(name, name)
-        self.a = self.b = self.result = getattr(self.torch, known)
+        self.operand = self.result = getattr(self.torch, known)
         if name == "float64":
             self.accumulate = "float64"
         elif name == "float16_acc16":
@@ -89,26 +87,9 @@ class Plain:
             return "summed in float32, not in float16"
         return f"more exact than {self.name} is"
 
-    def empty(
-        self,
-        rows: int,
-        columns: int,
-        kind: Any,
-    ) -> Any:
-        """Return an uninitialised operand, or a part of one."""
-        return self.torch.empty((rows, columns), dtype=kind, device=self.place)
-
     def fill(self, operand: Any) -> None:
         """Fill an operand with random normal numbers in place, since a cast needs a wider copy."""
         operand.normal_()
-
-    def store(self, operand: Any, values: Any) -> None:
-        """Write float32 values that the type can represent exactly."""
-        operand.copy_(values)
-
-    def to_float64(self, operand: Any) -> Any:
-        """Return the values in float64."""
-        return operand.double()
 
     def prepare(self, product: Any) -> None:
         """Prepare further arguments of the product, such as scales."""
@@ -155,16 +136,14 @@ class Scaled(Plain):
     column_major_only = True
     fast = False
     """True to sum in the tensor cores' own, less exact format."""
-    packed = 1
-    """Numbers in an element of an operand."""
-
     data = "random normal, cast"
 
     def choose(self) -> None:
-        """Set torch's types of A, B and C."""
-        self.a = self.b = _dtype_of(self.torch, self.name, "float8_e4m3fn")
-        if self.name == "float8_mixed":
-            self.a = _dtype_of(self.torch, self.name, "float8_e5m2")
+        """Set torch's types of the operands and of C."""
+        kind = getattr(self.torch, "float8_e4m3fn", None)
+        if kind is None:
+            raise no_dtype(self.name, "this torch has no float8_e4m3fn")
+        self.operand = kind
         self.result = self.torch.bfloat16
         if self.place == "cuda":
             self.accumulate = "float32, no fast accumulate"
@@ -172,8 +151,7 @@ class Scaled(Plain):
     def fill(self, operand: Any) -> None:
         """Fill with random normal numbers, cast a few rows at a time."""
         for rows in operand.split(ROWS):
-            shape = len(rows), self.packed * rows.shape[1]
-            self.store(rows, self.torch.randn(shape, device=self.place))
+            rows.copy_(self.torch.randn(rows.shape, device=self.place))
 
     def prepare(self, product: Any) -> None:
         """Set scales of one, which random normal numbers need."""
@@ -205,67 +183,6 @@ class Scaled(Plain):
         )
 
 
-class Float4(Scaled):
-    """float4: two numbers in a byte along k, and a float8 scale for every 16 of them."""
-
-    packed = 2
-    magnitudes = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-    """Values of e2m1 by their three low bits. The fourth bit is the sign."""
-
-    data = "random normal, rounded to e2m1, scales 1"
-
-    def choose(self) -> None:
-        """Set torch's types of A, B and C."""
-        self.a = self.b = _dtype_of(self.torch, self.name, "float4_e2m1fn_x2")
-        self.result, self.accumulate = self.torch.bfloat16, "float32"
-
-    def empty(
-        self,
-        rows: int,
-        columns: int,
-        kind: Any,
-    ) -> Any:
-        """Return an operand of `columns` numbers, two of which share a byte."""
-        if columns % 2:
-            raise no_dtype(
-                self.name, f"{columns} is odd, and two numbers share a byte"
-            )
-        bytes_ = self.torch.empty(
-            (rows, columns // 2), dtype=self.torch.uint8, device=self.place
-        )
-        return bytes_.view(kind)
-
-    def store(self, operand: Any, values: Any) -> None:
-        """Write the nearest numbers that the type can represent."""
-        torch = self.torch
-        levels = torch.tensor(self.magnitudes, device=values.device)
-        code = torch.bucketize(values.abs(), (levels[1:] + levels[:-1]) / 2)
-        code = (code + 8 * (values < 0)).to(torch.uint8)
-        operand.view(torch.uint8).copy_(code[:, 0::2] | code[:, 1::2] << 4)
-
-    def to_float64(self, operand: Any) -> Any:
-        """Return the values in float64."""
-        torch, codes = self.torch, operand.view(self.torch.uint8)
-        signed = (*self.magnitudes, *(-each for each in self.magnitudes))
-        values = torch.tensor(signed, dtype=torch.float64, device=codes.device)
-        pairs = torch.stack((codes & 15, codes >> 4), dim=-1).flatten(1)
-        return values[pairs.long()]
-
-    def prepare(self, product: Any) -> None:
-        """Set scales of 1, in blocks of 128 rows by 4. Equal scales need no particular order."""
-        torch, kind = (
-            self.torch,
-            _dtype_of(self.torch, self.name, "float8_e4m3fn"),
-        )
-        blocks = -(-product.k // 64) * 4
-        product.scales = tuple(
-            torch.ones(-(-rows // 128) * 128 * blocks, device=self.place).to(
-                kind
-            )
-            for rows in (product.m, product.n)
-        )
-
-
 class Integer(Plain):
     """int8: `torch._int_mm`, summed in int32, so that every bit of the result is predictable."""
 
@@ -275,8 +192,8 @@ class Integer(Plain):
     data = f"random normal, rounded, standard deviation {SPREAD}"
 
     def choose(self) -> None:
-        """Set torch's types of A, B and C."""
-        self.a = self.b = self.torch.int8
+        """Set torch's types of the operands and of C."""
+        self.operand = self.torch.int8
         self.result = self.torch.int32
 
     @property
@@ -305,9 +222,7 @@ class Integer(Plain):
 
 TYPES: dict[str, type[Plain]] = {
     "float8_e4m3": Scaled,
-    "float8_mixed": Scaled,
     "int8": Integer,
-    "float4": Float4,
 }
 """Data types that `torch.mm` does not multiply."""
 
@@ -342,14 +257,3 @@ def try_product(product: Any) -> None:
             raise  # the data type is not the cause
         why = first_line(error) or type(error).__name__
         raise no_dtype(product.dtype, why) from error
-
-
-def _dtype_of(
-    torch: Any,
-    name: str,
-    attribute: str,
-) -> Any:
-    kind = getattr(torch, attribute, None)
-    if kind is None:
-        raise no_dtype(name, f"this torch has no {attribute}")
-    return kind

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .checksums import COLUMNS, Checksums
-from .errors import RunError, hangs, too_slow
+from .errors import RunError, too_slow
 from .product import (
     OTHER_BITS,
     Product,
@@ -20,8 +20,8 @@ from .product import (
     require,
     room_beside,
 )
-from .rows import COLD_SECONDS
 from .throughput import (
+    SLOWER,
     WINDOW_SECONDS,
     EndedBatch,
     Pace,
@@ -119,13 +119,12 @@ def prepare(
         raise out_of_memory(request, dtype, n, device.free_bytes())
     product = Product(device.torch, dtype, (n, n, n), device.place)
     run.totals = SoakTotals(product.flop)
-    limit = max(request.seconds, COLD_SECONDS)
-    run.expect(limit, too_slow(request, dtype, f"more than {limit:g}"))
     run.totals.wrong += product.exact()
-    run.preparing()
+    run.working()
     run.totals.checks += 1
     product.fill()
     product.keep_first()
+    run.working()
     run.totals.wrong += product.judge()
     if run.totals.wrong:
         why = "the first products differ from the expected results"
@@ -172,6 +171,7 @@ def warm_up(
     products = 1
     while not run.halt.is_set():
         seconds = device.timed(product.work, products) / products
+        run.working()
         times.append(seconds)
         made += products
         if seconds > run.request.seconds:
@@ -203,7 +203,6 @@ def send_plan(
         data=form.data + (f" in pulses of {hertz:g} Hz" if hertz else ""),
         relative_error=product.relative_error,
         method=method,
-        patience_seconds=pace.patience,
     )
 
 
@@ -217,8 +216,7 @@ def measure(
     assert isinstance(run.totals, SoakTotals)
     totals, wanted = run.totals, run.request.seconds
     device.mismatches = totals.mismatches
-    hang = hangs(device.place, "a batch", pace.expected, pace.patience)
-    run.expect(pace.patience, hang)
+    run.working(SLOWER * (pace.expected + pace.check_seconds))
     previous = checked = time.perf_counter()
     last_is_checked = False
     while not run.halt.is_set():
@@ -229,7 +227,6 @@ def measure(
         ):
             due = time.perf_counter() - checked >= pace.check_interval
             device.launch(product, pace.batch_at(totals.seconds), check=due)
-            run.expect(pace.patience, hang)  # a launch is slow on a busy host
             checked = time.perf_counter() if due else checked
         ended = device.poll()
         if ended is None and device.in_flight == 0:
@@ -238,7 +235,6 @@ def measure(
             ended = rest(run, pace.pause(pace.expected))
         if ended is None:
             continue
-        run.expect(pace.patience, hang)
         if not totals.pulsed:
             # A GPU batch starts when the batch before it ends, which may be
             # after its launch.
@@ -256,7 +252,6 @@ def measure(
     if totals.iterations and not last_is_checked:
         run.verified(device.check(product)[0], 0 if product.sums else 1)
     if not run.halt.is_set():  # check the known answer again on the hot device
-        run.expect(pace.patience, hang)
         run.verified(product.exact(), 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import select
 import sys
@@ -25,7 +26,7 @@ from .environment import (
     end_with_parent,
     unset_changing,
 )
-from .errors import RunError, explain, in_words, less
+from .errors import RunError, explain, hangs, in_words, not_ready
 from .events import (
     DeviceRecord,
     Hello,
@@ -45,6 +46,10 @@ from .shapes import peak, sweep
 from .step import step
 from .throughput import SoakTotals, TableTotals
 
+HANG_SECONDS = 60.0
+"""Time without progress after which a run is stuck, beyond the longest time of its current work."""
+PREPARE_SECONDS = 60.0
+"""Longest import of torch, perhaps from a network file system, beyond `HANG_SECONDS`."""
 WATCH_SECONDS = 0.5
 STOP_SECONDS = 0.2
 """Time for the current product to end after a stop, before the process ends."""
@@ -62,28 +67,24 @@ class WorkerRun:
         """Notes of the result: omitted rows with the reasons, and conclusions from the rows."""
         self.failure: Exception | None = None
         """First error of a row. If the table has no rows, the run fails with it."""
-        self._ready_by = time.monotonic() + request.prepare_seconds
         self._fd = fd
         self._guard: Guard | None = None
         self._go = threading.Event()
         self._line = threading.Lock()
         self._ending = threading.Lock()
-        self.preparing()
+        self._stuck = not_ready(request)
+        """Error that ends the run if it makes no progress."""
+        # The first product may take as long as the run.
+        self.working(PREPARE_SECONDS + request.seconds)
 
-    def preparing(self) -> None:
-        """Set the deadline for the end of the preparation."""
-        seconds = self.request.prepare_seconds
-        why = f"torch, memory and the first products took more than {seconds:.0f} s"
-        remedy = f"See what else uses the device, or choose {less(self.request.kind)}"
-        late = RunError(
-            "not_ready", "The stress test did not get ready", why, remedy
-        )
-        self.expect(self._ready_by - time.monotonic(), late)
+    def working(self, longest: float | None = None) -> None:
+        """Note progress. `longest` are the seconds of the work from now on; by default as before.
 
-    def expect(self, seconds: float, otherwise: RunError) -> None:
-        """Set a deadline: the run ends with the error unless a later call replaces it in time."""
-        # This is a single assignment, because the watching thread reads both.
-        self._expected = time.monotonic() + seconds, otherwise
+        Every event but those of the guard is progress, too.
+        """
+        if longest is not None:
+            self._longest = longest
+        self._due = time.monotonic() + HANG_SECONDS + self._longest
 
     def send(self, event: object) -> None:
         """Write one of `events.EVENTS`.
@@ -93,6 +94,8 @@ class WorkerRun:
         """
         line = to_line(event)
         may_drop = isinstance(event, DROPPED)
+        if not isinstance(event, DeviceRecord):
+            self.working()
         with self._line:
             if may_drop and _unread_bytes(self._fd) > MOST_UNREAD_BYTES:
                 return
@@ -129,30 +132,20 @@ class WorkerRun:
     def planned(self, shape: tuple[int, int, int], **fields: Any) -> None:
         """Send the plan and wait for the other devices, if there are any.
 
-        The other devices have `wait_seconds` of the request to get ready. Then the parent sends
-        `go` to all workers.
+        The parent sends `go` to all workers once each is ready or has ended.
         """
         usual = {
             "relative_error": 0.0,
             "expected_seconds": self.request.seconds,
         }
         plan = Planned(*shape, **{**usual, **fields})
-        seconds = self.request.wait_seconds
-        if not seconds:
-            self.send(plan)
-        else:
+        if self.request.waits:
             self.send(replace(plan, waits=True))
-            began = time.monotonic()
-            why = f"the other devices were not ready within {seconds:.0f} s"
-            remedy = "Test the devices one at a time to see which one it is"
-            late = RunError(
-                "not_ready", "The stress test did not start", why, remedy
-            )
-            self.expect(seconds, late)
+            self.working(math.inf)  # the other workers have their own limits
             self._go.wait()
-            self._ready_by += time.monotonic() - began
-            self.preparing()
-            self.send(plan)
+        self._stuck = hangs(self.request)
+        self.working(0.0)
+        self.send(plan)
 
     def verified(
         self,
@@ -221,22 +214,21 @@ class WorkerRun:
             # Act on the second overdue check, in case this process was
             # suspended in between.
             if late is not None and late is overdue:
-                end = late[1]
-                if isinstance(end, RunLimit):
-                    self.end_by(end)
+                if isinstance(late, RunLimit):
+                    self.end_by(late)
                 else:
-                    self.fail(end)
+                    self.fail(late)
             overdue = late
 
-    def _overdue(self) -> tuple[float, RunError | RunLimit] | None:
-        """Return the missed deadline of the run or of its device, or None."""
-        now, expected = time.monotonic(), self._expected
-        if now > expected[0]:
-            return expected
+    def _overdue(self) -> RunError | RunLimit | None:
+        """Return the end of a run that is stuck, or whose device does not answer, else None."""
+        now = time.monotonic()
+        if now > self._due:
+            return self._stuck
         if self._guard is not None:
-            answer = self._guard.answer_due
-            if now > answer[0]:
-                return answer
+            due, limit = self._guard.answer_due
+            if now > due:
+                return limit
         return None
 
 

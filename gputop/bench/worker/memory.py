@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import RunError, hangs
+from .errors import RunError
 from .events import Point
 from .product import room_beside
-from .throughput import SoakTotals, patience
+from .throughput import SoakTotals
 
 if TYPE_CHECKING:
     from .events import Figures, Progress
@@ -22,8 +22,6 @@ MIB = 1 << 20
 BLOCK_BYTES = {"cpu": 32 * MIB, "cuda": 1024 * MIB}
 """Most bytes written or compared at once (about 10 ms). Blocks get smaller if memory is small."""
 LEAST_BLOCKS, LEAST_BLOCK_BYTES = 16, MIB
-BLOCK_SECONDS = 1.0
-"""Upper bound of the time for a block on any device. Many times this counts as a hang."""
 BITS, BYTES_OF_WORD, WORD = 64, 8, 2**64 - 1
 """Bits of a word (also the words of a row), bytes of a word, and a word with all bits set."""
 FEW = 8
@@ -117,7 +115,6 @@ def memory(device: Any, run: WorkerRun) -> None:
         accumulate="none",
         layout=f"blocks of {totals.block_bytes // MIB} MiB",
         data=", ".join(PATTERNS),
-        patience_seconds=patience(device, BLOCK_SECONDS),
         method=f"patterns in words of 64 bits, written to {totals.total_bytes / 2**30:.4g} GiB in "
         f"{len(tested.blocks)} blocks and compared; moving inversions up and down, block by block; "
         "all bytes read and written count, including the expected words of comparisons; wall time",
@@ -232,10 +229,6 @@ class MemoryUnderTest:
         written: int | None,
     ) -> None:
         """Compare and write a block, and send the results."""
-        limit = patience(self.device, BLOCK_SECONDS)
-        self.run.expect(
-            limit, hangs(self.device.place, "a block", BLOCK_SECONDS, limit)
-        )
         wrong: list[int] = []
 
         def work(_: int) -> None:

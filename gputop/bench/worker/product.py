@@ -108,10 +108,9 @@ class Product:
         self.format = made = TYPES.get(dtype, Plain)(torch, dtype, place)
         wanted = place != "cpu" if column_major is None else column_major
         self.column_major = wanted or made.column_major_only
-        self.a = made.empty(m, k, made.a)
-        self.stored_b = made.empty(
-            *((n, k) if self.column_major else (k, n)), made.b
-        )
+        stored = (n, k) if self.column_major else (k, n)
+        self.a = torch.empty((m, k), dtype=made.operand, device=place)
+        self.stored_b = torch.empty(stored, dtype=made.operand, device=place)
         self.b = self.stored_b.t() if self.column_major else self.stored_b
         self.c, self.first = (
             torch.empty((m, n), dtype=made.result, device=place)
@@ -205,7 +204,7 @@ class Product:
     ) -> None:
         for at in range(0, len(rows), ROWS):
             part = self.torch.outer(rows[at : at + ROWS], columns)
-            self.format.store(operand[at : at + ROWS], part)
+            operand[at : at + ROWS].copy_(part)
 
     def keep_first(self) -> None:
         """Make the reference product that all later products are compared with."""
@@ -217,12 +216,7 @@ class Product:
 
         Return the number of wrong elements, with an error above that of any data type.
         """
-        take = self.format.to_float64
-        part = self.stored_b[:ROWS] if self.column_major else self.b[:, :ROWS]
-        b = take(part)
-        if self.column_major:
-            b = b.t()
-        right = take(self.a[:ROWS]) @ b
+        right = self.a[:ROWS].double() @ self.b[:, :ROWS].double()
         far = (self.first[:ROWS, :ROWS].double() - right).abs()
         error = float(far.norm() / right.norm())
         limit = max(GROSS_ERROR, self.errors()[1])
@@ -296,7 +290,7 @@ class Product:
         if not self.epsilon:
             return int((self.bits(c) != self.first_bits).sum())
         if self._columns is None:
-            parts = map(self.format.to_float64, self.stored_b.split(ROWS))
+            parts = (part.double() for part in self.stored_b.split(ROWS))
             if self.column_major:
                 self._columns = torch.cat([part.norm(dim=1) for part in parts])
             else:
@@ -306,7 +300,7 @@ class Product:
         wrong = 0
         for at in range(0, self.m, ROWS):
             rows = slice(at, at + ROWS)
-            lengths = self.format.to_float64(self.a[rows]).norm(dim=1) * slack
+            lengths = self.a[rows].double().norm(dim=1) * slack
             first = self.first[rows].double()
             bound = (
                 torch.outer(lengths, self._columns)

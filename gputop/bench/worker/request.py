@@ -45,10 +45,8 @@ class WorkerRequest:
     size: int | None
     seconds: float
     verify_all: bool
-    wait_seconds: float
-    """Longest wait for `go` after the plan, or 0 to start at once."""
-    prepare_seconds: float
-    """Longest preparation, up to the plan."""
+    waits: bool
+    """True if the run waits for `go` after the plan."""
     free_bytes: int | None
     host_bytes: int | None
     peers: tuple[str, ...] = ()

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from .errors import death, hangs, in_words, is_memory, too_slow
+from .errors import death, in_words, is_memory
 from .events import Point
 from .product import Product, Shape, dtype_facts
 from .throughput import (
     MOST_PRODUCTS,
+    SLOWER,
     TableTotals,
-    patience,
     products_in,
     threads_text,
 )
@@ -41,10 +41,6 @@ REPEATABLE = 0.005
 """Relative standard error of the median at which a row ends. 2 % is four standard errors."""
 LONG_SECONDS = 0.1
 """Longest product, unless its size was requested."""
-COLD_SECONDS = 10.0
-"""Time allowed for the first product of a shape, which loads kernels."""
-SHORT_SECONDS = 1.0
-"""Expected seconds of short work, such as waiting for the device."""
 WAKE_SECONDS = 0.3
 """Seconds until clocks are up and threads have started."""
 MOST_NAMED = 16
@@ -121,7 +117,6 @@ class Rows:
         try:
             yield
         except Exception as error:
-            self.expect("waiting for the device", SHORT_SECONDS)
             dead = death(error, self.device)
             if dead is not None:
                 raise dead from error
@@ -151,17 +146,14 @@ class Rows:
     def plan(
         self, dtype: str, shape: Shape, method: str, **fields: Any
     ) -> None:
-        """Send the plan. `shape` is the largest of the run; a row may take `silence` seconds."""
-        request, silence = self.run.request, fields.pop("silence", 0.0)
+        """Send the plan. `shape` is the largest of the run."""
+        request = self.run.request
         self.run.planned(
             shape,
             dtype=dtype,
             rows=self.to_come,
             expected_seconds=min(
                 request.seconds, 2 * ROW_SECONDS * self.to_come
-            ),
-            patience_seconds=max(
-                self.device.patience, request.seconds, silence
             ),
             method=method + threads_text(self.device),
             **fields,
@@ -193,10 +185,7 @@ class Rows:
         Raise `RunError` if the product is not made in its data type.
         """
         device, run = self.device, self.run
-        limit = max(self.left, COLD_SECONDS)
-        run.expect(
-            limit, too_slow(run.request, dtype, f"more than {limit:.3g}")
-        )
+        run.working(max(0.0, self.left))
         product = Product(
             device.torch, dtype, shape, device.place, column_major
         )
@@ -214,13 +203,7 @@ class Rows:
 
     def check(self, product: Product) -> None:
         """Compare the last product with the first one, and send the result."""
-        self.expect("a check", COLD_SECONDS)
         self.run.verified(self.device.check(product)[0], 1)
-
-    def expect(self, work: str, seconds: float) -> None:
-        """Set a deadline for work of about `seconds`. Many times this counts as a hang."""
-        limit = patience(self.device, seconds)
-        self.run.expect(limit, hangs(self.device.place, work, seconds, limit))
 
     def time(
         self,
@@ -241,7 +224,7 @@ class Rows:
         began = time.monotonic()
 
         def block(times: int) -> tuple[float, float]:
-            self.expect("work", times * each)
+            self.run.working(SLOWER * times * each)
             before = time.monotonic()
             seconds = clock(work, times)
             return seconds / times, (time.monotonic() - before) / times

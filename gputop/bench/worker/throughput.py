@@ -15,7 +15,7 @@ MOST_PRODUCTS = 10000
 LONG_SECONDS = 0.1
 """Length from which only one product is in flight, since a second one would overrun the run."""
 SLOWER = 20
-"""Multiple of the expected time after which a batch counts as hung."""
+"""Multiple of its expected time that work may take on a busy host."""
 
 
 class Mismatches(NamedTuple):
@@ -59,11 +59,6 @@ def threads_text(device: Any) -> str:
     return f"; {threads} threads"
 
 
-def patience(device: Any, expected: float) -> float:
-    """Return the seconds after which work of `expected` seconds counts as hung."""
-    return float(max(device.patience, SLOWER * expected))
-
-
 class Pace:
     """Measured length of a product and of a check, and the size of batches derived from it."""
 
@@ -79,8 +74,6 @@ class Pace:
         )
         self.has_spare = True
         """False if the next product would overwrite a product that is still being checked."""
-        self.patience = patience(device, self.expected + check_seconds)
-        """Seconds without the end of a batch after which the device counts as hung."""
 
     @property
     def batch(self) -> int:
