@@ -126,7 +126,6 @@ def test_bad_usage_is_one_line_with_the_remedy(
         (["exporter", "--lisen=:1"], "--lisen is unknown. Did you mean --listen?"),
         (["zzz"], "argument COMMAND: invalid choice: 'zzz'"),
         (["--zzz"], "`gputop` has no --zzz. Try `gputop --help`."),
-        (["bench", "soak", "--ascii"], "--ascii is for the dashboard. Leave it out."),
         (["bench", "soak", "--time", "3"], "`gputop bench` has no --time. Try `gputop bench "),
         (["bench", "soak", "--demo"], "`gputop bench` has no --demo. Try `gputop bench --help`."),
         (["pick", "--gpm"], "`gputop pick` has no --gpm. Try `gputop pick --help`."),
