@@ -51,8 +51,9 @@ def queries() -> Iterator[tuple[str, str]]:
 
 def test_each_metric_label_and_word_exists() -> None:
     exported: dict[str, set[str]] = {}
-    for family in found_in(streams.inventory(1), EVERY, processes=True):
-        exported[family.name] = {label for labels, _ in family.series for label in labels}
+    for metric in found_in(streams.inventory(1), EVERY, processes=True):
+        for sample in metric.samples:
+            exported.setdefault(sample.name, set()).update(sample.labels)
     exported.setdefault("gputop_finding_active", set()).update(
         ("host", "index", "rule", "severity")
     )

@@ -39,19 +39,6 @@ ELSEWHERE = {
     "--pod-resources-kubelet-socket": "dcgm-exporter for the names of pods",
 }
 """Commands and options of other tools that gputop lacks, and what to use instead."""
-DASHBOARD_ONLY = (
-    *(
-        "theme",
-        "config",
-        "ascii",
-        "mouse",
-        "bell",
-        "notes",
-        "on-event",
-        "readonly",
-    ),
-)
-"""Options of the dashboard that no command has, without their dashes."""
 
 
 def fail(message: str, status: int) -> NoReturn:
@@ -89,8 +76,6 @@ def explain(
             word, choices or known_options, 1, cutoff=0.75
         ):
             return f"{word} is unknown. Did you mean {nearest}?"
-        if word.removeprefix("--").removeprefix("no-") in DASHBOARD_ONLY:
-            return f"{word} is for the dashboard. Leave it out."
         if re.match("--?[a-z]", word):
             return f"`{prog}` has no {word}. {remedy}"
     if message.endswith((".", "?")):

@@ -7,9 +7,8 @@ import ipaddress
 import re
 import signal
 import socket
-import time
 from contextlib import suppress
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from gputop.commands.arguments import (
@@ -24,7 +23,6 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
-    from gputop.output.prometheus.metrics import Family
     from gputop.output.prometheus.state import StreamFollower
     from gputop.stream.child import StreamChild
 
@@ -101,35 +99,24 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve metrics until a signal, and return the exit status."""
     import asyncio
 
-    from gputop.output.prometheus.metrics import families
     from gputop.output.prometheus.state import StreamFollower
     from gputop.stream.child import StreamChild
     from gputop.stream.launch import StreamOptions
 
     with needs_extra("exporter"):
+        from gputop.output.prometheus.metrics import families
         from gputop.output.prometheus.scrape import serve
     processes, dcgm = arguments.processes, arguments.dcgm_names
-    watch = StreamFollower(_tell)
+    watch = StreamFollower(_tell, partial(chosen_processes, arguments))
 
-    def look() -> list[Family]:
-        state = watch.state
-        state = replace(
-            state, sample=chosen_processes(arguments, state.sample)
-        )
-        return families(
-            state,
-            time.monotonic(),
-            processes=processes,
-            dcgm=dcgm,
-        )
-
+    look = partial(families, watch, processes=processes, dcgm=dcgm)
     address: Address = arguments.listen
     tls = _tls(arguments)
     try:
         server = serve(
             *address,
             look,
-            lambda: watch.state.sample is not None,
+            lambda: watch.newest is not None,
             dcgm=dcgm,
             **tls,
         )

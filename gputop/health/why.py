@@ -179,6 +179,7 @@ class Observation:
         self.sample: Sample | None = None
         self._history = History()
         self._events: deque[Event] = deque(maxlen=EVENTS)
+        self._judge = Judge()
 
     def add(self, inventory: Inventory, sample: Sample) -> None:
         """Add the newest snapshot."""
@@ -191,16 +192,21 @@ class Observation:
         """Time from the first to the newest sample."""
         return self._history.span(len(self._history.times))
 
-    def report(self) -> WhyReport:
-        """Judge all devices now."""
-        inventory, sample = self.inventory, self.sample
-        assert inventory is not None
-        assert sample is not None
-        judgement = Judge().judge(
-            self._history, inventory, sample, self._events
+    def judge(self) -> Judgement:
+        """Judge the devices after the newest snapshot."""
+        assert self.inventory is not None
+        assert self.sample is not None
+        return self._judge.judge(
+            self._history, self.inventory, self.sample, self._events
         )
-        return Situation(inventory, sample, judgement).report(
-            inventory.devices
+
+    def report(self) -> WhyReport:
+        """Judge the devices, and return all problems."""
+        judgement = self.judge()
+        assert self.inventory is not None
+        assert self.sample is not None
+        return Situation(self.inventory, self.sample, judgement).report(
+            self.inventory.devices
         )
 
 

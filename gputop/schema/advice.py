@@ -20,28 +20,11 @@ _NVLINK_CHIPS = ("7.0", "8.0", "9.0", "10.0", "10.3")
 """Compute capabilities of chips that HGX machines connect by NVLink."""
 
 
-def smi_command(options: str, device: Device) -> str:
-    """Return an nvidia-smi command that changes the device."""
-    return _command("nvidia-smi", device, options, str(device.index))
-
-
-def shared_command(options: str, device: Device) -> str:
-    """Return an nvidia-smi command for several devices of a machine: see `fill_index`."""
-    return _command("nvidia-smi", device, options, INDEX)
-
-
-def mig_command(options: str, device: Device) -> str:
-    """Return a command of `nvidia-smi mig` for the device."""
-    return _command("nvidia-smi mig", device, options, str(device.index))
-
-
-def _command(
-    program: str,
-    device: Device,
-    options: str,
-    index: str,
+def shared_command(
+    options: str, device: Device, program: str = "nvidia-smi"
 ) -> str:
-    return f"`sudo {program} -i {index} {options}`{_on_machine(device)}"
+    """Return a command that changes a device, or several of a machine: see `fill_index`."""
+    return f"`sudo {program} -i {INDEX} {options}`{_on_machine(device)}"
 
 
 def fill_index(advice: str, devices: Iterable[Device]) -> str:

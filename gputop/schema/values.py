@@ -9,7 +9,7 @@ from typing import Any
 
 from gputop.agent.device import GPM_READINGS, Absence, Device, DeviceSample
 from gputop.agent.snapshot import Host, Process
-from gputop.schema.advice import shared_command, smi_command
+from gputop.schema.advice import fill_index, shared_command
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import CLOCK_EVENTS
 from gputop.text import (
@@ -238,19 +238,16 @@ def _not_supported(
     return "not supported by this device or its driver"
 
 
-def enable_ecc(device: Device, *, shared: bool = False) -> str:
-    """Return the remedy for disabled ECC, for this device or `shared` by several devices."""
-    command = smi_command("-e 1", device)
-    if shared:
-        command = shared_command("-e 1", device)
-    return f"{command} and a reboot enable it"
+def enable_ecc(device: Device) -> str:
+    """Return the remedy for disabled ECC, for this device or several: see `fill_index`."""
+    return f"{shared_command('-e 1', device)} and a reboot enable it"
 
 
 def _disabled(name: str, device: Device) -> str:
     if name in GPM_READINGS:
         return "GPM is off by --no-gpm, or not sampled yet"
     if name.startswith("ecc_"):
-        return f"disabled: {enable_ecc(device)}"
+        return f"disabled: {fill_index(enable_ecc(device), [device])}"
     return "switched off: see `nvidia-smi -q`"
 
 

@@ -77,24 +77,6 @@ def test_an_order_or_a_number_of_processes_shows_their_table(
     assert [line.split()[1] for line in out.split("\n\n")[1].splitlines()] == ["PID", *pids]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--by-user", "--columns", "busy"], "--columns is not for totals by user"),
-        (["--by-user", "--top", "3"], "--top is not for totals by user"),
-        (["-L", "--json"], "--json is not for a list of the GPUs"),
-        (["--json", "--sort", "pid"], "--sort is not for JSON, which has every reading"),
-        (["--no-processes", "--sort", "pid"], "--sort is not for a page without them"),
-        (["--sort", "name"], "invalid choice: 'name'"),
-    ],
-)
-def test_options_that_contradict_each_other(ran: Ran, arguments: list[str], said: str) -> None:
-    status, _, err = ran([], "status", *arguments)
-    assert status == 2
-    (line,) = err.splitlines()
-    assert said in line
-
-
 def test_a_sampler_that_fails_is_said_in_one_inert_line(ran: Ran) -> None:
     error = StreamError(Problem("It stopped", "\x1b[31mred\nalert", "Try again"))
     status, _, err = ran([error], "status")

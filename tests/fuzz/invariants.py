@@ -103,7 +103,7 @@ def check_shown(records: Sequence[Record]) -> None:
     for finding in telemetry.findings:
         assert finding.title.isprintable()
     for dcgm in (False, True):
-        families(follower.state, 100.0, processes=True, dcgm=dcgm)
+        families(follower, processes=True, dcgm=dcgm)
     number = crc32("".join(map(to_line, records)).encode())
     if number % 4 == 0:  # to draw takes as long as all the rest
         check_drawn(telemetry, number)

@@ -13,15 +13,7 @@ from gputop.agent.snapshot import Event, Sample
 from gputop.bench.plan.request import Target
 from gputop.bench.plan.target_choice import why_unusable
 from gputop.health.conditions import XIDS, event_text, fault_of
-from gputop.schema.advice import (
-    INDEX,
-    fill_in,
-    fill_index,
-    mig_command,
-    reset_advice,
-    shared_command,
-    smi_command,
-)
+from gputop.schema.advice import INDEX, fill_in, fill_index, reset_advice, shared_command
 from tests import streams
 
 ROOT = Path(__file__).parents[2]
@@ -92,12 +84,11 @@ def test_a_reset_names_the_device_and_who_stops_first(
 
 
 def test_other_commands_name_the_device_and_its_machine() -> None:
-    assert smi_command("-rgc", H100) == "`sudo nvidia-smi -i 5 -rgc`"
-    assert smi_command("-rgc", REMOTE) == "`sudo nvidia-smi -i 5 -rgc` on gpu-1"
     assert shared_command("-pm 1", REMOTE) == f"`sudo nvidia-smi -i {INDEX} -pm 1` on gpu-1"
     both = [H100, replace(H100, index=7)]
     assert fill_index(shared_command("-pm 1", H100), both) == "`sudo nvidia-smi -i 5,7 -pm 1`"
-    assert mig_command("-cgi 9 -C", H100) == "`sudo nvidia-smi mig -i 5 -cgi 9 -C`"
+    mig = shared_command("-cgi 9 -C", H100, "nvidia-smi mig")
+    assert fill_index(mig, [H100]) == "`sudo nvidia-smi mig -i 5 -cgi 9 -C`"
     assert fill_in("{reset}", GEFORCE) == f"Q{RESET}"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +19,7 @@ from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
 from gputop.health.judge import RULES
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import registry_of
-from gputop.output.prometheus.state import ExporterState, StreamFollower
+from gputop.output.prometheus.state import StreamFollower
 from gputop.schema.catalogue import CATALOGUE
 from gputop.stream.child import Interruption
 from tests import streams
@@ -26,30 +28,29 @@ from tests.output.test_public_output import FULL as EVERY_READING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gputop.output.prometheus.metrics import Family
+    from prometheus_client import Metric
 
 NOW = 100.0
 """Monotonic."""
 
 
-def state_after(*records: Record | Interruption, at: float = NOW) -> ExporterState:
-    """After those, all of which came at that time."""
-    follower = StreamFollower(clock=lambda: at)
+def found_in(*records: Record | Interruption, waited: float = 0.0, **options: Any) -> list[Metric]:
+    """The metrics some seconds after those records, all of which came at once."""
+    times = [NOW]
+    follower = StreamFollower(clock=lambda: times[-1])
     for record in records:
         follower.add_record(record)
-    return follower.state
+    times.append(NOW + waited)
+    return families(follower, **options)
 
 
-def found_in(*records: Record | Interruption, now: float = NOW, **options: Any) -> list[Family]:
-    return families(state_after(*records), now, **options)
-
-
-def named(found: Iterable[Family], name: str) -> list[tuple[dict[str, str], float]]:
+def named(found: Iterable[Metric], name: str) -> list[tuple[dict[str, str], float]]:
     """The series of that metric."""
-    return [(dict(labels), v) for each in found if each.name == name for labels, v in each.series]
+    samples = [sample for each in found for sample in each.samples]
+    return [(sample.labels, sample.value) for sample in samples if sample.name == name]
 
 
-def by(found: Iterable[Family], name: str, label: str) -> dict[str, float]:
+def by(found: Iterable[Metric], name: str, label: str) -> dict[str, float]:
     """Its numbers by one label."""
     series = named(found, name)
     numbers = {labels[label]: value for labels, value in series}
@@ -57,7 +58,7 @@ def by(found: Iterable[Family], name: str, label: str) -> dict[str, float]:
     return numbers
 
 
-def text_of(found: list[Family]) -> str:
+def text_of(found: list[Metric]) -> str:
     return generate_latest(registry_of(lambda: found)).decode()
 
 
@@ -175,13 +176,13 @@ def test_what_a_device_is_bound_by_has_a_series_once_it_can_be_told() -> None:
 @pytest.mark.parametrize("dcgm_names", [False, True])
 def test_of_a_stream_that_is_silent_only_that(dcgm_names: bool) -> None:
     records = streams.inventory(1), streams.sample(1), Interruption(Problem("a", "b", "c"))
-    recent = found_in(*records, now=NOW + 3.0, dcgm=dcgm_names, processes=True)
+    recent = found_in(*records, waited=3.0, dcgm=dcgm_names, processes=True)
     assert named(recent, "gputop_up") == [({}, 1.0)]
     assert len(recent) > 2
-    silent = found_in(*records, now=NOW + 3.1, dcgm=dcgm_names, processes=True)
-    assert {each.name: each.series for each in silent} == {
-        "gputop_up": [({}, 0.0)],
-        "gputop_interruptions_total": [({}, 1.0)],
+    silent = found_in(*records, waited=3.1, dcgm=dcgm_names, processes=True)
+    assert {sample.name: sample.value for each in silent for sample in each.samples} == {
+        "gputop_up": 0.0,
+        "gputop_interruptions_total": 1.0,
     }
 
 
@@ -196,11 +197,11 @@ def test_without_a_driver_it_is_not_up(state: DriverState) -> None:
 
 def test_readings_age_while_they_wait() -> None:
     sample = sample_of(streams.readings(0, age_seconds=0.5))
-    found = found_in(streams.inventory(1), sample, now=NOW + 2)
+    found = found_in(streams.inventory(1), sample, waited=2)
     assert [value for _, value in named(found, "gputop_reading_age_seconds")] == [2.5]
     assert named(found, "gputop_slow_reading_age_seconds") == []
     sample = sample_of(streams.readings(0, age_seconds=0.5, slow_age_seconds=4.0))
-    found = found_in(streams.inventory(1), sample, now=NOW + 2)
+    found = found_in(streams.inventory(1), sample, waited=2)
     assert [value for _, value in named(found, "gputop_slow_reading_age_seconds")] == [6.0]
 
 
@@ -230,6 +231,38 @@ def test_xids_are_counted_over_the_stream_by_code() -> None:
     assert times == {("0", "31"): 15, ("0", "79"): 20, ("1", "unknown"): 12, (None, "48"): 21}
     last = by(found_in(*records, dcgm=True), "DCGM_FI_DEV_XID_ERRORS", "gpu")
     assert last == {"0": 79, "1": 0}
+
+
+def test_a_scrape_while_records_arrive_is_of_one_moment() -> None:
+    follower = StreamFollower()
+    samples = [
+        sample_of(
+            streams.readings(0, power_watts=float(count)),
+            time=streams.NOW + count,
+            events=(Event(streams.NOW, streams.device(0).uuid, "xid", 31),),
+        )
+        for count in range(1, 200)
+    ]
+    for record in (streams.inventory(1), samples[0]):
+        follower.add_record(record)
+
+    def feed() -> None:
+        for sample in samples[1:]:
+            follower.add_record(sample)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        thread = threading.Thread(target=feed)
+        thread.start()
+        while thread.is_alive():
+            found = families(follower)
+            ((_, power),) = named(found, "gputop_power_watts")
+            ((_, count),) = named(found, "gputop_xid_errors_total")
+            assert power == count
+        thread.join()
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_what_the_fleet_asks_of_dcgm_exporter_is_there_under_its_names() -> None:
@@ -270,4 +303,4 @@ def test_a_problem_is_told_once_until_the_driver_answers() -> None:
     for again in (stopped, starting, stopped, streams.inventory(1), stopped):
         watch.add_record(again)
     assert told == ["No NVIDIA driver", "stopped", "stopped"]
-    assert watch.state.interruptions == 3
+    assert watch.interruptions == 3

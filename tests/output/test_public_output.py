@@ -103,11 +103,15 @@ SHOWN = sorted(
 
 def exporter(*, dcgm: bool) -> Iterator[str]:
     """Yield the lines by metric: their order means nothing to Prometheus."""
-    follower = StreamFollower(clock=lambda: 100.0)
+    times = [100.0]
+    follower = StreamFollower(clock=lambda: times[-1])
     for record in (INVENTORY, SAMPLE):
         follower.add_record(record)
-    found = sorted(families(follower.state, 100.5, processes=True, dcgm=dcgm), key=lambda f: f.name)
-    text = dcgm_text(found) if dcgm else generate_latest(registry_of(lambda: found))
+    times.append(100.5)
+    found = families(follower, processes=True, dcgm=dcgm)
+    found.sort(key=lambda each: each.samples[0].name)
+    registry = registry_of(lambda: found)
+    text = dcgm_text(registry) if dcgm else generate_latest(registry)
     yield from text.decode().splitlines()
 
 

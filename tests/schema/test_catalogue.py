@@ -12,7 +12,7 @@ from gputop.agent.device import READINGS, SERIES_READINGS, Device
 from gputop.agent.units import UNITS
 from gputop.fleet.queries import LIMITS, READ_AS
 from gputop.output.prometheus.metrics import families
-from gputop.output.prometheus.state import ExporterState
+from gputop.output.prometheus.state import StreamFollower
 from gputop.output.status_page import COLUMNS, parse_columns
 from gputop.schema.catalogue import CATALOGUE, RECOVERIES, VIRTUALIZATIONS
 from gputop.schema.labels import LEGEND, ROWS
@@ -21,16 +21,19 @@ from gputop.stream.history import KEPT, History
 from tests.output.test_public_output import FULL, INVENTORY, SAMPLE
 
 if TYPE_CHECKING:
-    from gputop.output.prometheus.metrics import Family
+    from prometheus_client import Metric
+
     from gputop.schema.catalogue import Reading
 
 METRICS = [CATALOGUE[name] for name in READINGS if name not in SERIES_READINGS]
 DEVICE = INVENTORY.devices[0]
 
 
-def exported(*, dcgm: bool) -> dict[str, Family]:
-    state = ExporterState(INVENTORY, SAMPLE)
-    return {each.name: each for each in families(state, 0.0, dcgm=dcgm)}
+def exported(*, dcgm: bool) -> dict[str, Metric]:
+    follower = StreamFollower(clock=lambda: 0.0)
+    for record in (INVENTORY, SAMPLE):
+        follower.add_record(record)
+    return {each.samples[0].name: each for each in families(follower, dcgm=dcgm)}
 
 
 OURS, DCGM = exported(dcgm=False), exported(dcgm=True)
@@ -61,11 +64,11 @@ def test_each_is_shown(reading: Reading) -> None:
 @pytest.mark.parametrize("reading", METRICS, ids=lambda reading: reading.name)
 def test_each_is_exported_and_explained(reading: Reading) -> None:
     family = OURS[f"gputop_{reading.metric_name}"]
-    assert family.help == reading.about != ""
-    assert family.kind == ("counter" if reading.is_counter else "gauge")
-    assert any(labels["uuid"] == FULL.uuid for labels, _ in family.series)
+    assert family.documentation == reading.about != ""
+    assert family.type == ("counter" if reading.is_counter else "gauge")
+    assert any(each.labels["uuid"] == FULL.uuid for each in family.samples)
     if reading.dcgm[0]:
-        assert DCGM[f"DCGM_FI_{reading.dcgm[0]}"].help == reading.dcgm[1] != ""
+        assert DCGM[f"DCGM_FI_{reading.dcgm[0]}"].documentation == reading.dcgm[1] != ""
 
 
 @pytest.mark.parametrize("name", READ_AS)
@@ -74,7 +77,7 @@ def test_the_fleet_reads_what_is_exported(name: str) -> None:
     for metric in READ_AS[name]:
         family = {**OURS, **DCGM}.get(metric.name)
         if family is not None and name != "gpu_utilization_percent":
-            number = next(n for k, n in family.series if FULL.uuid in k.values())
+            number = next(s.value for s in family.samples if FULL.uuid in s.labels.values())
             assert number * metric.factor == pytest.approx(value, rel=1e-3, abs=1 << 20)
     low, high = LIMITS[name]
     assert low < high

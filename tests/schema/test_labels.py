@@ -20,7 +20,7 @@ from gputop.agent.snapshot import Event, Host
 from gputop.agent.words import CLOCK_EVENT_BITS, RECOVERY_ACTIONS
 from gputop.health.conditions import XIDS, event_text, fault_of
 from gputop.schema.labels import LEGEND, ROWS
-from gputop.schema.values import CAUSES, absence_text, enable_ecc, value_text
+from gputop.schema.values import CAUSES, absence_text, value_text
 from tests import streams
 
 GIB = 1 << 30
@@ -96,7 +96,10 @@ HOST = Host(memory_used_bytes=round(41.2 * GIB), memory_total_bytes=119 * GIB)
         ("gpu_utilization_percent", NO, INSTANCE, "counted for the whole GPU only: see SM active"),
         ("sm_active_percent", NO, GPU, "needs GPM: Hopper or later, GeForce from the 50 series"),
         ("tensor_active_percent", "disabled", GPU, "GPM is off by --no-gpm, or not sampled yet"),
-        ("ecc_corrected", "disabled", GPU, f"disabled: {enable_ecc(GPU)}"),
+        (
+            *("ecc_corrected", "disabled", GPU),
+            "disabled: `sudo nvidia-smi -i 0 -e 1` and a reboot enable it",
+        ),
         ("fan_percent", NO, GPU, "no fan reported"),
         ("nvlink_rx_bytes_per_second", NO, GPU, "no NVLink, or no link that is up"),
         ("pcie_rx_bytes_per_second", NO, GUEST, "not passed on to virtual GPUs: the host has it"),

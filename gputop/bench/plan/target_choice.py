@@ -23,7 +23,7 @@ from gputop.bench.plan.request import (
     short_labels,
 )
 from gputop.console import print_message
-from gputop.schema.advice import mig_command, state_advice
+from gputop.schema.advice import fill_index, shared_command, state_advice
 from gputop.schema.derived import label_of
 from gputop.text import fold_list, visible
 
@@ -92,8 +92,9 @@ def gpus_in_mig_mode(inventory: Inventory) -> dict[str, Problem]:
         if gpu.mig_mode != "enabled" and not named:
             continue
         what = f"GPU {label_of(gpu)}, {gpu.name}, cannot be stress-tested as a whole"
-        why, remedy = "MIG is on, and it has no instance", "Create one with "
-        remedy += mig_command("-cgi PROFILE -C", gpu)
+        why = "MIG is on, and it has no instance"
+        create = shared_command("-cgi PROFILE -C", gpu, "nvidia-smi mig")
+        remedy = f"Create one with {fill_index(create, [gpu])}"
         if named:
             why = "MIG is on, and CUDA runs on its instances only"
             remedy = f"Choose one: {', '.join(named)}"

@@ -157,7 +157,7 @@ def _no_ecc(device: Device, readings: DeviceSample) -> Finding:
     if device.ecc_enabled is False:
         return note(
             "disabled: memory errors are not detected",
-            enable_ecc(device, shared=True),
+            enable_ecc(device),
             device,
         )
     if (

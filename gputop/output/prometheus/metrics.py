@@ -12,10 +12,11 @@ default counters are covered except the licence of virtual GPUs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from heapq import nlargest
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from prometheus_client import Metric
 
 from gputop.agent.device import READINGS, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import DriverState, Inventory, Process, Sample
@@ -27,7 +28,7 @@ from gputop.schema.clock_events import mask_of
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.output.prometheus.state import ExporterState
+    from gputop.output.prometheus.state import StreamFollower
 
 Kind = Literal["gauge", "counter", "unknown"]
 Labels = Mapping[str, str]
@@ -54,22 +55,11 @@ _ABOUT = {
 """Help texts by name of the metrics that are not readings."""
 
 
-@dataclass(frozen=True)
-class Family:
-    """A metric with its series. Each series has different labels."""
-
-    name: str
-    """Name as in a query, with `_total`."""
-    help: str
-    kind: Kind
-    series: list[tuple[Labels, float]] = field(default_factory=list)
-
-
 class Metrics:
-    """Families in the order in which they were added."""
+    """Metrics of the official client, in the order in which they were added."""
 
     def __init__(self) -> None:
-        self._families: dict[str, Family] = {}
+        self._found: dict[str, Metric] = {}
         self._series: set[tuple[str, frozenset[tuple[str, str]]]] = set()
 
     def add(
@@ -78,19 +68,20 @@ class Metrics:
         labels: Labels,
         value: float,
         about: str = "",
-        kind: Kind | None = None,
+        kind: Kind = "gauge",
     ) -> None:
         """Add a series unless its labels exist already. A name ending in `_total` is a counter."""
         key = name, frozenset(labels.items())
         if key in self._series:
             return
         self._series.add(key)
-        if name not in self._families:
+        if name not in self._found:
             about = about or _ABOUT[name.removeprefix("gputop_")]
-            if kind is None and name.endswith("_total"):
+            base = name.removesuffix("_total")
+            if base != name:
                 kind = "counter"
-            self._families[name] = Family(name, about, kind or "gauge")
-        self._families[name].series.append((labels, value))
+            self._found[name] = Metric(base, about, kind)
+        self._found[name].add_sample(name, dict(labels), value)
 
     def add_reading(
         self,
@@ -107,9 +98,9 @@ class Metrics:
         for more, number in parts_of(reading, value):
             self.add(name, {**labels, **more}, number, reading.about)
 
-    def families(self) -> list[Family]:
-        """Return all families."""
-        return list(self._families.values())
+    def all(self) -> list[Metric]:
+        """Return all metrics."""
+        return list(self._found.values())
 
 
 def known(record: Any, name: str) -> Any:
@@ -152,18 +143,22 @@ class LabelledDevice(NamedTuple):
 
 
 def families(
-    state: ExporterState,
-    now: float,
-    *,
-    processes: bool = False,
-    dcgm: bool = False,
-) -> list[Family]:
-    """Return the metrics at the monotonic time `now`. A silent stream has no readings.
+    state: StreamFollower, *, processes: bool = False, dcgm: bool = False
+) -> list[Metric]:
+    """Return the current metrics. A silent stream has no readings.
 
     With `dcgm`, devices have the metrics of dcgm-exporter instead of ours.
     """
     found = Metrics()
-    current = state.current(now)
+    with state.lock:
+        _add_all(found, state, processes=processes, dcgm=dcgm)
+    return found.all()
+
+
+def _add_all(
+    found: Metrics, state: StreamFollower, *, processes: bool, dcgm: bool
+) -> None:
+    current = state.current()
     up = (
         current is not None
         and current.inventory.driver_state is DriverState.OK
@@ -171,7 +166,7 @@ def families(
     found.add("gputop_up", {}, float(up))
     found.add("gputop_interruptions_total", {}, state.interruptions)
     if current is None:
-        return found.families()
+        return
     inventory, sample = current
     devices = list(_devices(inventory, sample, _labels))
     if dcgm:
@@ -180,7 +175,7 @@ def families(
         )
     else:
         _add_info(found, inventory)
-        _add_states(found, devices, sample, now - state.received)
+        _add_states(found, devices, sample, state.waited)
         for name in READINGS:
             if name in CATALOGUE:
                 for _, readings, labels in devices:
@@ -190,7 +185,6 @@ def families(
         _add_bounds(found, devices, state)
     if processes:
         _add_processes(found, devices, sample)
-    return found.families()
 
 
 def _devices(
@@ -283,7 +277,7 @@ def _add_xids(
     found: Metrics,
     inventory: Inventory,
     devices: Iterable[LabelledDevice],
-    state: ExporterState,
+    state: StreamFollower,
 ) -> None:
     """Add the Xids of present devices, and Xids without a device.
 
@@ -304,14 +298,14 @@ def _add_xids(
 
 
 def _add_findings(
-    found: Metrics, devices: Iterable[LabelledDevice], state: ExporterState
+    found: Metrics, devices: Iterable[LabelledDevice], state: StreamFollower
 ) -> None:
     """Add active findings, and a count for every rule. `increase` needs counts that start at 0.
 
     A finding's sentence is not a label, because it changes with every sample.
     """
     labels = {each.device.uuid: each.labels for each in devices}
-    for finding in state.findings:
+    for finding in state.judgement.findings:
         if finding.device_uuid in labels:
             found.add(
                 "gputop_finding_active",
@@ -327,16 +321,16 @@ def _add_findings(
             found.add(
                 "gputop_findings_total",
                 {**own, "rule": rule.name},
-                float(state.begun.get((uuid, rule.name), 0)),
+                float(state.begun[uuid, rule.name]),
             )
 
 
 def _add_bounds(
-    found: Metrics, devices: Iterable[LabelledDevice], state: ExporterState
+    found: Metrics, devices: Iterable[LabelledDevice], state: StreamFollower
 ) -> None:
     """Add the bottleneck of each device. An unknown bottleneck has no series."""
     for device, _, labels in devices:
-        bound_by = state.bound_by.get(device.uuid)
+        bound_by = state.judgement.bound_by.get(device.uuid)
         if bound_by is not None and bound_by.bound is not Bound.UNKNOWN:
             word = bound_by.bound.value
             found.add("gputop_bound_by", {**labels, "bound_by": word}, 1.0)
@@ -376,7 +370,7 @@ def _process_labels(process: Process) -> Labels:
 
 
 def _add_dcgm(
-    found: Metrics, devices: Sequence[LabelledDevice], state: ExporterState
+    found: Metrics, devices: Sequence[LabelledDevice], state: StreamFollower
 ) -> None:
     """Add the readings, and the last Xid of each GPU. As in DCGM it is 0 if there was none."""
     for reading in CATALOGUE.values():
@@ -429,7 +423,7 @@ def _add_dcgm_sums(
 
 
 def _add_dcgm_xid(
-    found: Metrics, labels: Labels, device: Device, state: ExporterState
+    found: Metrics, labels: Labels, device: Device, state: StreamFollower
 ) -> None:
     code, latest = 0, 0.0
     for (uuid, number), xids in state.xids.items():

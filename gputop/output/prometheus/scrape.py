@@ -1,4 +1,4 @@
-"""Serve metrics over HTTP with the official client. Only this module imports the client.
+"""Serve metrics over HTTP with the official client.
 
 A server on the loopback answers only requests for a loopback name. Otherwise a web page could
 resolve its own name to 127.0.0.1 and read the answer (DNS rebinding).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import (
@@ -26,54 +26,33 @@ if TYPE_CHECKING:
 
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from gputop.output.prometheus.metrics import Family
-
-Look = Callable[[], "Iterable[Family]"]
+Look = Callable[[], Iterable[Metric]]
 """Function that returns the current metrics. Several threads call it; it must not block."""
 
 
-class _Families(Collector):
-    """Collector of the official client for our metrics."""
+class _Current(Collector):
+    """Collector of the official client for the current metrics."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
 
     def collect(self) -> Iterable[Metric]:
-        """Yield each metric with its series."""
-        for family in self._look():
-            kind: str = family.kind
-            # The client adds `_total` to the name of a counter, but not to its series.
-            if kind == "counter" and not family.name.endswith("_total"):
-                kind = "unknown"
-            metric = Metric(
-                family.name.removesuffix("_total"), family.help, kind
-            )
-            for labels, value in family.series:
-                metric.add_sample(family.name, dict(labels), value)
-            yield metric
+        """Return the current metrics."""
+        return self._look()
 
 
 def registry_of(look: Look) -> CollectorRegistry:
     """Return a registry of the official client for our metrics."""
     registry = CollectorRegistry()
-    registry.register(_Families(look))
+    registry.register(_Current(look))
     return registry
 
 
-def dcgm_text(found: Sequence[Family]) -> bytes:
-    """Return metrics as text. Counters get their type even if the name lacks `_total`.
-
-    OpenMetrics does not allow such counters, so the client writes them as untyped.
-    """
-    text = generate_latest(registry_of(lambda: found))
-    for family in found:
-        if family.kind == "counter":
-            untyped = f"# TYPE {family.name} untyped\n"
-            text = text.replace(
-                untyped.encode(),
-                untyped.replace("untyped", "counter").encode(),
-            )
-    return text
+def dcgm_text(registry: CollectorRegistry) -> bytes:
+    """Return metrics as text. The client adds `_total` to a counter's header: DCGM has none."""
+    header = rb"^(# (?:HELP|TYPE) DCGM_FI_\w+)_total "
+    text = generate_latest(registry)
+    return re.sub(header, rb"\1 ", text, flags=re.MULTILINE)
 
 
 def serve(
@@ -96,7 +75,7 @@ def serve(
     registry = registry_of(look)
     metrics = make_wsgi_app(registry)
     if dcgm:
-        metrics = _dcgm_page(look)
+        metrics = _dcgm_page(registry)
     server, _ = start_http_server(port, host, registry, **tls)
     is_local = ipaddress.ip_address(str(server.server_address[0])).is_loopback
     server.set_app(_guarded(metrics, is_ready, is_local=is_local))
@@ -108,11 +87,11 @@ def _ignore(request: object, client_address: object) -> None:
     """Ignore a client that disconnects early, instead of printing a traceback."""
 
 
-def _dcgm_page(look: Look) -> WSGIApplication:
+def _dcgm_page(registry: CollectorRegistry) -> WSGIApplication:
     def page(_: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         kind = "text/plain; version=0.0.4; charset=utf-8"
         start("200 OK", [("Content-Type", kind)])
-        return [dcgm_text([*look()])]
+        return [dcgm_text(registry)]
 
     return page
 

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import NamedTuple
 
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import (
-    EVENTS,
-    DriverState,
-    Event,
-    Inventory,
-    Record,
-    Sample,
-)
+from gputop.agent.snapshot import DriverState, Event, Inventory, Record, Sample
 from gputop.agent.times import silence_limit
-from gputop.health.findings import Finding
-from gputop.health.judge import Judge
+from gputop.health.judge import Judgement
+from gputop.health.why import Observation
 from gputop.stream.child import Interruption, Snapshot, StreamChild
-from gputop.stream.history import History
-
-if TYPE_CHECKING:
-    from gputop.health.findings import BoundBy
 
 FindingKey = tuple[str, str]
 """UUID of the device, and name of the rule."""
@@ -40,51 +29,47 @@ class XidCount(NamedTuple):
     last: float
 
 
-@dataclass(frozen=True, slots=True)
-class ExporterState:
-    """State of a stream at one moment. It is immutable, so other threads can read it."""
-
-    inventory: Inventory | None = None
-    sample: Sample | None = None
-    received: float = 0.0
-    """Monotonic time at which the sample arrived."""
-    xids: Mapping[XidKey, XidCount] = field(default_factory=dict)
-    interruptions: int = 0
-    findings: tuple[Finding, ...] = ()
-    """Active findings, the gravest first. They survive a restart of the sampler."""
-    begun: Mapping[FindingKey, int] = field(default_factory=dict)
-    """Number of times that each finding began, by device and rule."""
-    bound_by: Mapping[str, BoundBy] = field(default_factory=dict)
-    """Bottleneck of each device, by UUID."""
-
-    def current(self, now: float) -> Snapshot | None:
-        """Return the newest records, or None if the stream has been silent for too long."""
-        if self.inventory is None or self.sample is None:
-            return None
-        if now - self.received > silence_limit(
-            self.inventory.interval_seconds
-        ):
-            return None
-        return Snapshot(self.inventory, self.sample)
-
-
 class StreamFollower:
-    """Follows the stream of a child and keeps its newest state for scrapes."""
+    """Follows a stream, and keeps its newest records, its findings, and counts.
+
+    A scrape runs in another thread, and holds the lock while it reads them.
+    """
 
     def __init__(
         self,
         on_problem: Callable[[Problem], None] = lambda _: None,
+        choose: Callable[[Sample], Sample] = lambda sample: sample,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Pass each new problem to `on_problem`."""
-        self.state = ExporterState()
-        """Always replaced as a whole, never changed in place."""
-        self._on_problem, self._clock = on_problem, clock
+        """Pass each new problem to `on_problem`. Scrapes see the processes that `choose` leaves."""
+        self.lock = Lock()
+        self.newest: Snapshot | None = None
+        self.interruptions = 0
+        self.xids: dict[XidKey, XidCount] = {}
+        self.judgement = Judgement()
+        """Active findings and bottlenecks. They survive a restart of the sampler."""
+        self.begun: Counter[FindingKey] = Counter()
+        """Number of times that each finding began, by device and rule."""
+        self._on_problem, self._choose, self._clock = on_problem, choose, clock
+        self._received = 0.0
         self._inventory: Inventory | None = None
         self._reported: Problem | None = None
-        self._history, self._judge = History(), Judge()
-        self._events: deque[Event] = deque(maxlen=EVENTS)
+        self._seen = Observation()
+
+    @property
+    def waited(self) -> float:
+        """Seconds since the newest sample arrived."""
+        return self._clock() - self._received
+
+    def current(self) -> Snapshot | None:
+        """Return the newest records, or None if the stream has been silent for too long."""
+        if self.newest is None:
+            return None
+        interval = self.newest.inventory.interval_seconds
+        if self.waited > silence_limit(interval):
+            return None
+        return self.newest
 
     async def follow(self, child: StreamChild) -> None:
         """Follow the stream forever. A problem is reported once until the driver answers again."""
@@ -93,20 +78,23 @@ class StreamFollower:
                 self.add_record(record)
 
     def add_record(self, record: Record | Interruption) -> None:
-        """Update the state with a record, and report a new problem."""
-        if isinstance(record, Sample):
-            self._add_sample(record)
-            return
-        if isinstance(record, Interruption):
-            self.state = replace(
-                self.state, interruptions=self.state.interruptions + 1
-            )
-        else:
-            # It becomes part of the state together with its first sample.
-            self._inventory = record
-        if record.problem is not None and record.problem != self._reported:
-            self._reported = record.problem
-            self._on_problem(record.problem)
+        """Add a record, and report a new problem."""
+        with self.lock:
+            if isinstance(record, Sample):
+                self._add_sample(record)
+            elif isinstance(record, Interruption):
+                self.interruptions += 1
+            else:
+                # Scrapes see it together with its first sample.
+                self._inventory = record
+        if not isinstance(record, Sample):
+            self._report(record)
+
+    def _report(self, record: Inventory | Interruption) -> None:
+        problem = record.problem
+        if problem is not None and problem != self._reported:
+            self._reported = problem
+            self._on_problem(problem)
         elif (
             isinstance(record, Inventory)
             and record.driver_state is DriverState.OK
@@ -114,47 +102,29 @@ class StreamFollower:
             self._reported = None
 
     def _add_sample(self, sample: Sample) -> None:
-        xids = dict(self.state.xids)
-        for event in sample.events:
-            if event.kind == "xid":
-                key = event.device_uuid, event.code
-                before = xids.get(key, XidCount(0, event.time))
-                xids[key] = XidCount(
-                    before.times + 1, max(before.last, event.time)
-                )
-        state = replace(
-            self.state,
-            inventory=self._inventory,
-            sample=sample,
-            received=self._clock(),
-            xids=xids,
-        )
-        if self._inventory is not None:
-            state = self._judged(state, self._inventory, sample)
-        self.state = state
-
-    def _judged(
-        self, state: ExporterState, inventory: Inventory, sample: Sample
-    ) -> ExporterState:
-        """Return the state with the current findings, and counts of new ones."""
+        inventory = self._inventory
+        if inventory is None:
+            return
+        self.newest = Snapshot(inventory, self._choose(sample))
+        self._received = self._clock()
+        self._count_xids(sample.events)
         if inventory.driver_state is DriverState.STARTING:
             # A restarted sampler has no readings yet.
-            return state
-        self._history.add(sample)
-        self._events.extend(sample.events)
-        judgement = self._judge.judge(
-            self._history, inventory, sample, self._events
-        )
-        active = {(each.device_uuid, each.rule) for each in state.findings}
-        counts = Counter(state.begun)
-        for finding in judgement.findings:
+            return
+        self._seen.add(inventory, sample)
+        active = {
+            (each.device_uuid, each.rule) for each in self.judgement.findings
+        }
+        self.judgement = self._seen.judge()
+        for finding in self.judgement.findings:
             key = finding.device_uuid, finding.rule
             if key not in active:
                 active.add(key)
-                counts[key] += 1
-        return replace(
-            state,
-            findings=judgement.findings,
-            begun=counts,
-            bound_by=judgement.bound_by,
-        )
+                self.begun[key] += 1
+
+    def _count_xids(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if event.kind == "xid":
+                key = event.device_uuid, event.code
+                times, last = self.xids.get(key, (0, event.time))
+                self.xids[key] = XidCount(times + 1, max(last, event.time))
