@@ -62,6 +62,35 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
+class Bound(StrEnum):
+    """Bottlenecks of a GPU."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    FP32 = "fp32"
+    LATENCY = "latency"
+    LAUNCHES = "launches"
+    INPUT = "input"
+    TRANSFERS = "transfers"
+    PEERS = "peers"
+    POWER = "power"
+    HEAT = "heat"
+    IDLE = "idle"
+    UNKNOWN = "unknown"
+
+    @property
+    def known(self) -> str:
+        """The word on screen, or nothing if the bottleneck is unknown."""
+        return "" if self is Bound.UNKNOWN else self.shown
+
+    @property
+    def shown(self) -> str:
+        """The word on screen."""
+        return {Bound.FP32: "FP32", Bound.UNKNOWN: "cannot tell"}.get(
+            self, self.value
+        )
+
+
 class Evidence(NamedTuple):
     """A number that supports a finding."""
 
@@ -119,6 +148,8 @@ class Finding:
     """Share of the work that is lost, if known. It ranks the causes of slowness."""
     also: tuple[str, ...] = ()
     """Titles of findings that this one explains or that are about the same fault."""
+    bound: Bound | None = None
+    """Bottleneck that the finding shows, if it shows one."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -158,35 +189,6 @@ def phrase(
     if also:
         return phrase(title, numbers, also[:-1], room)
     return phrase(title, numbers[:-1], (), room)
-
-
-class Bound(StrEnum):
-    """Bottlenecks of a GPU."""
-
-    COMPUTE = "compute"
-    MEMORY = "memory"
-    FP32 = "fp32"
-    LATENCY = "latency"
-    LAUNCHES = "launches"
-    INPUT = "input"
-    TRANSFERS = "transfers"
-    PEERS = "peers"
-    POWER = "power"
-    HEAT = "heat"
-    IDLE = "idle"
-    UNKNOWN = "unknown"
-
-    @property
-    def known(self) -> str:
-        """The word on screen, or nothing if the bottleneck is unknown."""
-        return "" if self is Bound.UNKNOWN else self.shown
-
-    @property
-    def shown(self) -> str:
-        """The word on screen."""
-        return {Bound.FP32: "FP32", Bound.UNKNOWN: "cannot tell"}.get(
-            self, self.value
-        )
 
 
 class BoundBy(NamedTuple):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.agent.device import Device
 from gputop.agent.snapshot import EVENTS, Event, Inventory, Sample
 from gputop.health.causes import (
-    THROTTLING,
     Cause,
     find_causes,
     first_time,
@@ -31,13 +30,7 @@ from gputop.health.findings import (
     name_devices,
     phrase,
 )
-from gputop.health.judge import (
-    RULES,
-    Judge,
-    Judgement,
-    NoFinding,
-    judge_waiting,
-)
+from gputop.health.judge import RULES, Judge, Judgement, NoFinding
 from gputop.health.rule_view import NO_INVENTORY, NO_SAMPLE, lack_text
 from gputop.schema.advice import fill_index
 from gputop.schema.derived import label_of
@@ -209,7 +202,6 @@ class Situation:
         self.findings: Sequence[Finding] = [
             *machine_findings(sample, inventory),
             *state_findings(inventory.devices, sample),
-            *self._throttled(),
             *judgement.findings,
         ]
         """Findings about hosts, devices that do not answer, and all others."""
@@ -225,19 +217,6 @@ class Situation:
             if each.severity > Severity.INFORMATION:
                 problems.setdefault(each.device_uuid, each)
         return problems
-
-    def _throttled(self) -> list[Finding]:
-        """Return findings about clocks that are reduced now, if the rule needs more time."""
-        waiting = [
-            each
-            for each in self.judgement.verdicts
-            if isinstance(each, NoFinding)
-            and each.waits
-            and each.rule in THROTTLING
-        ]
-        if not waiting:
-            return []
-        return judge_waiting(self.inventory, self.sample, waiting)
 
     def report(
         self, devices: Sequence[Device], only: Device | None = None

@@ -12,10 +12,10 @@ from gputop.agent.snapshot import Machine, MachineState
 from gputop.health.causes import Cause, find_causes, place_of, shared_numbers, title_of
 from gputop.health.conditions import machine_findings, state_findings
 from gputop.health.findings import Evidence, Finding, Severity, name_devices
-from gputop.health.judge import BY_NAME
+from gputop.health.judge import RULES
 from tests.streams import device, inventory, lost, sample
 
-BY_RANK = {name: float(-n) for n, name in enumerate(BY_NAME)}
+BY_RANK = {rule.name: float(-n) for n, rule in enumerate(RULES)}
 
 
 def found(
