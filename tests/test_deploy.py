@@ -15,7 +15,7 @@ import yaml
 
 from gputop.agent.device import DeviceState
 from gputop.console import INTERRUPTED
-from gputop.health.judge import BY_NAME
+from gputop.health.judge import RULES
 from gputop.schema.clock_events import BY_WORD
 from gputop.stream.launch import module_command
 from tests import streams
@@ -65,7 +65,7 @@ def test_each_metric_label_and_word_exists() -> None:
             assert labels <= exported[name] | everywhere, expression
     text = " ".join(rule["expr"] for rule in rules())
     named = re.findall(r'rule=~?"([^"]+)"', text)
-    assert {word for each in named for word in each.split("|")} <= BY_NAME.keys()
+    assert {word for each in named for word in each.split("|")} <= {rule.name for rule in RULES}
     assert set(re.findall(r'reason="(\w+)"', text)) <= BY_WORD.keys()
     assert set(re.findall(r'state="(\w+)"', text)) <= {state.value for state in DeviceState}
 

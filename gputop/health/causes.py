@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from gputop.health.findings import Evidence, Finding, Severity
+from gputop.health.conditions import STATE
+from gputop.health.findings import (
+    Evidence,
+    Finding,
+    Severity,
+    capitalized,
+    name_devices,
+    name_hosts,
+    phrase,
+)
 from gputop.schema.advice import REBOOT
 
-FAULTS = ("remap", "ecc", "recovery", "xid")
+FAULTS = (STATE, "remap", "ecc", "recovery", "xid")
 """Rules about the same kind of hardware fault. Of equally grave findings, the first gives the
 remedy."""
 THROTTLING = ("thermal", "hardware_slowdown")
@@ -34,14 +43,26 @@ SLOWING = (
 
 
 Cause = tuple[Finding, ...]
-"""Findings with the same rule, title and remedy, one per device; or the findings of one fault."""
+"""Findings with the same rule, title and remedy, one per device or host."""
 
 
 def place_of(finding: Finding) -> int:
-    """Return the section of a page: 0 for slowness, 1 for other problems, 2 for normal facts."""
+    """Return the section of a page: 0 for hosts and for devices that do not answer, 1 for slowness,
+    2 for other problems, 3 for normal facts.
+    """
+    if finding.rule == STATE or not finding.device_uuid:
+        return 0
     if finding.severity <= Severity.INFORMATION:
-        return 2
-    return 0 if finding.rule in SLOWING else 1
+        return 3
+    return 1 if finding.rule in SLOWING else 2
+
+
+def title_of(cause: Cause) -> str:
+    """Return a cause in words: its devices or hosts, its title, and what it explains."""
+    first = cause[0]
+    name_all = name_devices if first.device_uuid else name_hosts
+    who = name_all([each.label for each in cause])
+    return capitalized(f"{who}: {phrase(first.title, also=first.also)}")
 
 
 def shared_numbers(cause: Cause) -> list[str]:
@@ -77,13 +98,11 @@ def _same(evidence: Iterable[Evidence], wanted: Evidence) -> list[Evidence]:
 
 
 def find_causes(findings: Iterable[Finding]) -> list[Cause]:
-    """Return the causes: slowness, then hardware that still works, then normal facts."""
-    groups: dict[tuple[str, ...], list[Finding]] = {}
+    """Return the causes by section, the worst of each first."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
     for each in _merged(findings):
-        alone = each.device_uuid if each.rule in FAULTS else ""
-        groups.setdefault(
-            (each.rule, each.title, each.remedy, alone), []
-        ).append(each)
+        key = each.rule, each.title, each.remedy, each.also
+        groups.setdefault(key, []).append(each)
     causes = [tuple(sorted(group, key=_gravity)) for group in groups.values()]
     return sorted(
         causes, key=lambda cause: (place_of(cause[0]), _gravity(cause[0]))

@@ -5,6 +5,7 @@ Each condition is worded once, here. Rules, doctor and the fleet share these wor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -37,6 +38,8 @@ STATES: Mapping[str, str] = {
     DeviceState.NOT_RESPONDING: "NOT RESPONDING: calls to its driver hang or fail",
 }
 
+STATE = "state"
+"""Rule in findings about a device that does not answer."""
 HANGING = "Slow to answer, or hanging: `dmesg` may have an Xid"
 """Possible fault of a device without a recent answer."""
 
@@ -248,7 +251,9 @@ def machine_findings(
         title = f"shown only in part, {visible(sample.problem.why)}"
         label = visible(hostname, 64)
         found.append(
-            Finding(Severity.WARNING, title, rule="incomplete", label=label)
+            Finding(
+                Severity.INFORMATION, title, rule="incomplete", label=label
+            )
         )
     for name, addresses in unlisted.items():
         found.append(_unlisted(name, addresses))
@@ -277,14 +282,17 @@ def state_findings(devices: Iterable[Device], sample: Sample) -> list[Finding]:
         readings = sample.device(device.uuid)
         if readings is None or device.parent_uuid is not None:
             continue
-        if readings.state is not DeviceState.OK:
+        fault = fault_of(device, readings)
+        if fault is not None:
             found.append(
                 Finding(
                     Severity.FAULT,
-                    STATE_NAMES[readings.state],
-                    rule=readings.state.value,
+                    fault.what,
+                    remedy=fault.remedy,
+                    rule=STATE,
                     device_uuid=device.uuid,
                     label=label_of(device),
+                    rank=math.inf,
                 )
             )
     return found

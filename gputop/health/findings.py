@@ -62,6 +62,35 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
+class Bound(StrEnum):
+    """Bottlenecks of a GPU."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    FP32 = "fp32"
+    LATENCY = "latency"
+    LAUNCHES = "launches"
+    INPUT = "input"
+    TRANSFERS = "transfers"
+    PEERS = "peers"
+    POWER = "power"
+    HEAT = "heat"
+    IDLE = "idle"
+    UNKNOWN = "unknown"
+
+    @property
+    def known(self) -> str:
+        """The word on screen, or nothing if the bottleneck is unknown."""
+        return "" if self is Bound.UNKNOWN else self.shown
+
+    @property
+    def shown(self) -> str:
+        """The word on screen."""
+        return {Bound.FP32: "FP32", Bound.UNKNOWN: "cannot tell"}.get(
+            self, self.value
+        )
+
+
 class Evidence(NamedTuple):
     """A number that supports a finding."""
 
@@ -119,6 +148,8 @@ class Finding:
     """Share of the work that is lost, if known. It ranks the causes of slowness."""
     also: tuple[str, ...] = ()
     """Titles of findings that this one explains or that are about the same fault."""
+    bound: Bound | None = None
+    """Bottleneck that the finding shows, if it shows one."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -160,35 +191,6 @@ def phrase(
     return phrase(title, numbers[:-1], (), room)
 
 
-class Bound(StrEnum):
-    """Bottlenecks of a GPU."""
-
-    COMPUTE = "compute"
-    MEMORY = "memory"
-    FP32 = "fp32"
-    LATENCY = "latency"
-    LAUNCHES = "launches"
-    INPUT = "input"
-    TRANSFERS = "transfers"
-    PEERS = "peers"
-    POWER = "power"
-    HEAT = "heat"
-    IDLE = "idle"
-    UNKNOWN = "unknown"
-
-    @property
-    def known(self) -> str:
-        """The word on screen, or nothing if the bottleneck is unknown."""
-        return "" if self is Bound.UNKNOWN else self.shown
-
-    @property
-    def shown(self) -> str:
-        """The word on screen."""
-        return {Bound.FP32: "FP32", Bound.UNKNOWN: "cannot tell"}.get(
-            self, self.value
-        )
-
-
 class BoundBy(NamedTuple):
     """Bottleneck of a device, and the reason."""
 
@@ -217,26 +219,6 @@ MOST_LISTED = 3
 """Most labels to list if they are not plain numbers. Longer lists end with a count."""
 
 
-def summarize(
-    findings: Iterable[Finding], room: int | None = None
-) -> list[tuple[Severity, str]]:
-    """Return findings as text, in order, with one line for devices that share a title.
-
-    With `room`, parts that exceed this number of cells are left out of each line.
-    """
-    groups: dict[tuple[Severity, bool, str, tuple[str, ...]], list[str]] = {}
-    for each in findings:
-        key = (each.severity, not each.device_uuid, each.title, each.also)
-        groups.setdefault(key, []).append(each.label)
-    found = []
-    for (severity, is_host, title, also), labels in groups.items():
-        who = _name_all("host", labels) if is_host else name_devices(labels)
-        found.append(
-            (severity, phrase(f"{capitalized(who)}: {title}", (), also, room))
-        )
-    return found
-
-
 def name_devices(labels: Sequence[str]) -> str:
     """Return devices by their labels, in order: `GPU 3`, `GPUs 0–2, 5 and 7`.
 
@@ -246,6 +228,11 @@ def name_devices(labels: Sequence[str]) -> str:
         return _name_all("GPU", labels)
     noun = "GPU" if len(labels) == 1 else "GPUs"
     return f"{noun} {listed_numbers(map(int, labels))}"
+
+
+def name_hosts(labels: Sequence[str]) -> str:
+    """Return hosts by their names: `host a`, `hosts a and b`, `5 hosts`."""
+    return _name_all("host", labels)
 
 
 def listed_numbers(numbers: Iterable[int]) -> str:

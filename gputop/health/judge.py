@@ -15,7 +15,13 @@ from gputop.agent.snapshot import Event, Inventory, Sample
 from gputop.health.bound_by import BUSY, bound_by
 from gputop.health.findings import Bound, BoundBy, Finding, Severity
 from gputop.health.ranks import JobState, find_jobs, judge_jobs
-from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
+from gputop.health.rule_view import (
+    MOMENT,
+    NoEvidence,
+    RuleView,
+    SampleWindow,
+    find_windows,
+)
 from gputop.health.rules import hardware, memory_use, ranks, workload
 from gputop.schema.derived import label_of
 from gputop.stream.history import History
@@ -79,6 +85,8 @@ class Rule(NamedTuple):
     """True if the rule also applies to a device that does not answer."""
     needs_history: bool = True
     """True if one snapshot is not enough. Doctor runs only the other rules."""
+    is_urgent: bool = False
+    """True if one sample is enough until there is a longer history."""
 
 
 _at_once = partial(Rule, needs_history=False)
@@ -88,9 +96,12 @@ RULES = (
     _at_once("remap", "bad memory rows", hardware.remap),
     _at_once("recovery", "recovery", hardware.recovery),
     _at_once("almost_full", "out of memory", memory_use.almost_full),
-    _at_once("thermal", "heat", hardware.thermal),
+    _at_once("thermal", "heat", hardware.thermal, is_urgent=True),
     _at_once(
-        "hardware_slowdown", "hardware slowdown", hardware.hardware_slowdown
+        "hardware_slowdown",
+        "hardware slowdown",
+        hardware.hardware_slowdown,
+        is_urgent=True,
     ),
     Rule("held_up", "a rank behind", ranks.held_up),
     Rule("input_bound", "waiting for input", workload.input_bound),
@@ -111,7 +122,6 @@ RULES = (
 
 Waiting for input comes before the rules that compare devices, because they depend on it.
 """
-BY_NAME = {rule.name: rule for rule in RULES}
 _RANKS = {
     rule.name: float(len(RULES) - number) for number, rule in enumerate(RULES)
 }
@@ -156,8 +166,8 @@ class Judge:
         `sample` is the newest sample in `history`. `events` are those of the last hour, in order
         for each device.
         """
-        windows = SampleWindows(history, inventory.interval_seconds)
-        views = _views(windows, inventory, sample, events)
+        windows = find_windows(history, inventory.interval_seconds)
+        views = _views(history, windows, inventory, sample, events)
         due = self._next_due(views, sample.time)
         workload.find_peers(views, due)
         jobs = find_jobs(sample.processes)
@@ -198,56 +208,37 @@ def _judge_device(view: RuleView, before: Turn) -> Turn:
     for verdict in before.verdicts:
         if isinstance(verdict, Finding):
             since[verdict.rule] = verdict.since
-    verdicts = []
+    verdicts: list[Verdict] = []
+    found = {}
     for rule in RULES:
         verdict = _ask(rule, view, since.get(rule.name))
         verdicts.append(verdict)
+        if isinstance(verdict, Finding):
+            found[rule.name] = verdict
         if rule.name == "input_bound" and isinstance(verdict, Finding):
             view.waits_for_input = verdict.severity is Severity.WARNING
     # Views of the peers read it, too.
     view.held = False
-    return Turn(verdicts, bound_by(view, before.bound_by.bound), _news(view))
+    word = bound_by(view, found, before.bound_by.bound)
+    return Turn(verdicts, word, _news(view))
 
 
 def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     """Return the verdicts of the rules that need no history. Never raises."""
-    views = _momentary_views(inventory, sample)
+    history = History(1)
+    history.add(sample)
+    views = _views(history, MOMENT, inventory, sample, sample.events)
     workload.find_peers(views, views)
     turns = {}
     for uuid, view in views.items():
-        turns[uuid] = Turn(
-            [
-                _ask(rule, view, None)
-                for rule in RULES
-                if not rule.needs_history
-            ],
-            bound_by(view),
-        )
+        turn = _judge_device(view, Turn())
+        verdicts = [
+            verdict
+            for rule, verdict in zip(RULES, turn.verdicts, strict=True)
+            if not rule.needs_history
+        ]
+        turns[uuid] = turn._replace(verdicts=verdicts)
     return _judgement(sample, turns)
-
-
-def judge_waiting(
-    inventory: Inventory, sample: Sample, waiting: Iterable[NoFinding]
-) -> list[Finding]:
-    """Return what rules that wait for more samples find in this sample alone."""
-    views = _momentary_views(inventory, sample)
-    found = []
-    for each in waiting:
-        view = views[each.device_uuid]
-        verdict = _ask(BY_NAME[each.rule], view, None)
-        if isinstance(verdict, Finding):
-            found.append(replace(verdict, since=None, evidence=()))
-    found.sort(key=_gravest_first)
-    return found
-
-
-def _momentary_views(
-    inventory: Inventory, sample: Sample
-) -> dict[str, RuleView]:
-    history = History(1)
-    history.add(sample)
-    windows = SampleWindows(history, 0.0, momentary=True)
-    return _views(windows, inventory, sample, sample.events)
 
 
 def _gravest_first(finding: Finding) -> tuple[int, float]:
@@ -280,9 +271,13 @@ def _ask(
     try:
         found = rule.judge(view)
     except NoEvidence as error:
-        return NoFinding(
-            rule.name, uuid, error.reading, view.absence(error.reading)
-        )
+        absence = view.absence(error.reading)
+        lacking = NoFinding(rule.name, uuid, error.reading, absence)
+        if lacking.waits and rule.is_urgent and not view.momentary:
+            verdict = _ask(rule, replace(view, windows=MOMENT), since)
+            if isinstance(verdict, Finding):
+                return replace(verdict, evidence=())
+        return lacking
     if found is None:
         return NoFinding(rule.name, uuid)
     began = since if found.since is None else found.since
@@ -298,7 +293,8 @@ def _ask(
 
 
 def _views(
-    windows: SampleWindows,
+    history: History,
+    windows: Mapping[float, SampleWindow],
     inventory: Inventory,
     sample: Sample,
     events: Iterable[Event],
@@ -311,6 +307,7 @@ def _views(
     views = {}
     for device in inventory.devices:
         views[device.uuid] = RuleView(
+            history,
             windows,
             device,
             readings.get(device.uuid) or DeviceSample(device.uuid),

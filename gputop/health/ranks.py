@@ -191,10 +191,11 @@ def judge_jobs(
         held_up = None if known is None else known.held_up
         state = _judge(job, views, held_up)
         states[job.id] = state
-        for process in job.ranks.values():
+        for rank, process in job.ranks.items():
             view = views.get(process.device_uuid)
             if view is not None:
                 view.job = state
+                view.rank = rank
     return states
 
 

@@ -22,7 +22,7 @@ from gputop.schema.values import absence_text
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gputop.agent.device import Absence, Device, DeviceSample
     from gputop.agent.snapshot import Event, Process
@@ -133,42 +133,22 @@ class SampleWindow(NamedTuple):
     """Intended span in seconds."""
 
 
-class _Numbers(NamedTuple):
-    """A series in a window."""
-
-    numbers: array[float]
-    """Numbers; NaN if missing."""
-    present: list[float]
-
-    @property
-    def mean(self) -> float | None:
-        if not self.present:
-            return None
-        return sum(self.present) / len(self.present)
+MOMENT: Mapping[float, SampleWindow] = dict.fromkeys(
+    t.WINDOWS, SampleWindow(1, 0.0, 0.0)
+)
+"""Windows of the newest sample alone: its numbers are the means of each."""
 
 
-class SampleWindows:
-    """Numbers of samples in a time span, computed once for all devices."""
-
-    def __init__(
-        self, history: History, interval: float, *, momentary: bool = False
-    ) -> None:
-        self.history = history
-        self.momentary = momentary
-        """True for a single sample. Its numbers then are the means of every window."""
-        self._shortest = t.FEWEST_SAMPLES * max(0.0, interval)
-        self._known: dict[float, SampleWindow] = {}
-
-    def within(self, seconds: float) -> SampleWindow:
-        """Return the samples of that time span, or of a longer one at a long interval."""
-        known = self._known.get(seconds)
-        if known is None:
-            wanted = max(seconds, self._shortest)
-            count = self.history.samples_within(wanted)
-            known = self._known[seconds] = SampleWindow(
-                count, self.history.span(count), wanted
-            )
-        return known
+def find_windows(
+    history: History, interval: float
+) -> dict[float, SampleWindow]:
+    """Return the samples of each time span, or of a longer one at a long interval."""
+    windows = {}
+    for seconds in t.WINDOWS:
+        wanted = max(seconds, t.FEWEST_SAMPLES * interval)
+        count = history.samples_within(wanted)
+        windows[seconds] = SampleWindow(count, history.span(count), wanted)
+    return windows
 
 
 @dataclass(
@@ -179,7 +159,9 @@ class SampleWindows:
 class RuleView:
     """A device at one moment. A missing reading raises `NoEvidence`, except in `mean_or_none`."""
 
-    windows: SampleWindows
+    history: History
+    windows: Mapping[float, SampleWindow]
+    """Samples of each time span."""
     device: Device
     sample: DeviceSample
     processes: Sequence[Process]
@@ -189,6 +171,8 @@ class RuleView:
     """Other devices of the same job and model."""
     job: JobState | None = None
     """Verdict on the parallel job on the device, if a launcher has numbered its ranks."""
+    rank: int | None = None
+    """Rank of the device in the job."""
     host: Host = NO_HOST
     """Machine that the device is in."""
     held: bool = False
@@ -196,7 +180,14 @@ class RuleView:
     waits_for_input: bool = False
     """True if the device waits for input. In that case, rules that compare its work find nothing.
     """
-    _numbers: dict[tuple[str, float], _Numbers] = field(default_factory=dict)
+    _means: dict[tuple[str, float, bool], float | None] = field(
+        default_factory=dict, init=False
+    )
+
+    @property
+    def momentary(self) -> bool:
+        """True if only the newest sample counts."""
+        return self.windows is MOMENT
 
     def passes(self, limit: t.Limit, value: float) -> bool:
         """Return True if the value passes the limit, or keeps an active finding."""
@@ -226,60 +217,50 @@ class RuleView:
         enough: float = t.ENOUGH_OF_WINDOW,
     ) -> array[float]:
         """Return the numbers of the last seconds, oldest first; NaN if missing."""
-        if not self._has(name, seconds, enough):
-            raise NoEvidence(name)
-        return self._read(name, seconds).numbers
+        return needed(self._read(name, seconds, enough), name)
 
     def mean_or_none(
         self, name: str, seconds: float = t.WINDOW_SECONDS
     ) -> float | None:
         """Return the mean of the last seconds, or None if numbers are missing."""
-        if not self._has(name, seconds, t.ENOUGH_OF_WINDOW):
-            return None
-        return self._read(name, seconds).mean
+        key = name, seconds, self.held
+        if key not in self._means:
+            numbers = self._read(name, seconds, t.ENOUGH_OF_WINDOW)
+            mean = None
+            if numbers is not None:
+                known = finite(numbers)
+                mean = sum(known) / len(known)
+            self._means[key] = mean
+        return self._means[key]
 
     def mean(self, name: str) -> float:
         """Return the mean over the usual window."""
         return needed(self.mean_or_none(name), name)
 
-    def _has(
-        self,
-        name: str,
-        seconds: float,
-        enough: float,
-    ) -> bool:
-        if self.windows.momentary:
-            return len(self._read(name, seconds).present) > 0
-        count, span, wanted = self.windows.within(seconds)
+    def _read(
+        self, name: str, seconds: float, enough: float
+    ) -> array[float] | None:
+        """Return the numbers of the last seconds, or None if too many are missing."""
+        count, span, wanted = self.windows[seconds]
+        fewest = 1 if self.momentary else t.FEWEST_SAMPLES
         if self.held:
             enough /= 2
         if span < enough * wanted:
-            return False
-        return len(self._read(name, seconds).present) >= max(
-            t.FEWEST_SAMPLES, enough * count
-        )
-
-    def _read(self, name: str, seconds: float) -> _Numbers:
-        key = name, seconds
-        known = self._numbers.get(key)
-        if known is None:
-            many = self.windows.within(seconds).samples
-            numbers = self.windows.history.last(self.device.uuid, name, many)
-            known = self._numbers[key] = _Numbers(numbers, finite(numbers))
-        return known
+            return None
+        numbers = self.history.last(self.device.uuid, name, count)
+        present = len(finite(numbers))
+        return None if present < max(fewest, enough * count) else numbers
 
     def mean_at_work(self, name: str) -> float | None:
         """Return the mean over the samples in which the device worked, or None if there are none.
 
         The clocks of an idle device mean nothing.
         """
-        if (
-            self.mean_or_none(name) is None
-            or self.mean_or_none(self.activity) is None
-        ):
+        seconds, enough = t.WINDOW_SECONDS, t.ENOUGH_OF_WINDOW
+        numbers = self._read(name, seconds, enough)
+        loads = self._read(self.activity, seconds, enough)
+        if numbers is None or loads is None:
             return None
-        numbers = self._read(name, t.WINDOW_SECONDS).numbers
-        loads = self._read(self.activity, t.WINDOW_SECONDS).numbers
         known = []
         for number, load in zip(numbers, loads, strict=True):
             if load >= t.AT_WORK and math.isfinite(number):
@@ -363,7 +344,7 @@ class RuleView:
         headline: str = "",
     ) -> Evidence:
         """Return a number of that time span as evidence, by default in the reading's unit."""
-        span = self.windows.within(seconds).span
+        span = self.windows[seconds].span
         return Evidence(
             label, name, value, unit or unit_of(name), span, headline
         )
@@ -376,10 +357,12 @@ class RuleView:
         step = self.sample.gpu_utilization_samples_seconds
         if name != "gpu_utilization_percent" or step is None:
             return None
-        many, span, wanted = self.windows.within(t.WINDOW_SECONDS)
-        if span < t.ENOUGH_OF_WINDOW * wanted or step >= span / (many - 1):
+        many, span, wanted = self.windows[t.WINDOW_SECONDS]
+        if self.momentary or span < t.ENOUGH_OF_WINDOW * wanted:
             return None
-        numbers = self.windows.history.busy_samples(self.device.uuid, many)
+        if step >= span / (many - 1):
+            return None
+        numbers = self.history.busy_samples(self.device.uuid, many)
         least, most = t.WHOLE
         if not least <= len(numbers) * step / span <= most:
             return None
@@ -387,10 +370,8 @@ class RuleView:
 
     def samples(self, name: str) -> EvenSamples:
         """Return the newest numbers of that name without gaps. At least one is required."""
-        many, span, _ = self.windows.within(t.WINDOW_SECONDS)
-        numbers = finite(
-            self.windows.history.last(self.device.uuid, name, many)
-        )
+        many, span, _ = self.windows[t.WINDOW_SECONDS]
+        numbers = finite(self.history.last(self.device.uuid, name, many))
         return EvenSamples(numbers, span / max(1, len(numbers) - 1))
 
 

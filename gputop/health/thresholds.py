@@ -77,7 +77,7 @@ FP64 = 10.0
 """FP64 active, %. From this on, the work is a simulation that needs the precision."""
 DRAM = Limit(70, 60)
 """DRAM active, %. The practical maximum is about 90; reading with small gaps reaches 70."""
-LITTLE_TENSOR = Limit(20, 25)
+LITTLE_TENSOR = Limit(25, 30)
 """Tensor active, %. Above this, memory is not the only limit."""
 
 TENSOR_WORKS = Limit(25, 20)
@@ -159,6 +159,14 @@ work differ by up to 5."""
 RANK_MORE_TENSOR = Limit(10, 7)
 """Tensor active above the median of the other ranks, in points. Ranks that do the same work differ
 by 1 or 2."""
+WINDOWS = (
+    RANK_SECONDS,
+    SHORT_SECONDS,
+    WINDOW_SECONDS,
+    IDLE_SECONDS,
+    LONG_SECONDS,
+)
+"""All windows."""
 FEWEST_RANKS = 3
 """Fewest ranks for a comparison. Of two, either may be the slow one."""
 

@@ -6,7 +6,7 @@ The page `w` of the dashboard and `gputop why` show the same content.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,20 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.agent.device import Device
 from gputop.agent.snapshot import EVENTS, Event, Inventory, Sample
 from gputop.health.causes import (
-    THROTTLING,
     Cause,
     find_causes,
     first_time,
-    needs_reboot,
     place_of,
     shared_numbers,
+    title_of,
 )
-from gputop.health.conditions import (
-    Fault,
-    fault_of,
-    machine_findings,
-    state_findings,
-)
+from gputop.health.conditions import machine_findings, state_findings
 from gputop.health.findings import (
     Evidence,
     Finding,
@@ -35,15 +29,8 @@ from gputop.health.findings import (
     capitalized,
     name_devices,
     phrase,
-    summarize,
 )
-from gputop.health.judge import (
-    RULES,
-    Judge,
-    Judgement,
-    NoFinding,
-    judge_waiting,
-)
+from gputop.health.judge import RULES, Judge, Judgement, NoFinding
 from gputop.health.rule_view import NO_INVENTORY, NO_SAMPLE, lack_text
 from gputop.schema.advice import fill_index
 from gputop.schema.derived import label_of
@@ -53,7 +40,7 @@ from gputop.text import count, duration
 if TYPE_CHECKING:
     from gputop.health.findings import BoundBy
 
-SECTIONS = ("What slows the work", "Other problems", "Good to know")
+SECTIONS = ("", "What slows the work", "Other problems", "Good to know")
 """Headings of causes, by section."""
 BOUND_BY = "Bound by"
 CHECKED, LACKING = "Checked, no problem", "Not enough data"
@@ -221,7 +208,6 @@ class Situation:
         self.findings: Sequence[Finding] = [
             *machine_findings(sample, inventory),
             *state_findings(inventory.devices, sample),
-            *self._throttled(),
             *judgement.findings,
         ]
         """Findings about hosts, devices that do not answer, and all others."""
@@ -238,19 +224,6 @@ class Situation:
                 problems.setdefault(each.device_uuid, each)
         return problems
 
-    def _throttled(self) -> list[Finding]:
-        """Return findings about clocks that are reduced now, if the rule needs more time."""
-        waiting = [
-            each
-            for each in self.judgement.verdicts
-            if isinstance(each, NoFinding)
-            and each.waits
-            and each.rule in THROTTLING
-        ]
-        if not waiting:
-            return []
-        return judge_waiting(self.inventory, self.sample, waiting)
-
     def report(
         self, devices: Sequence[Device], only: Device | None = None
     ) -> WhyReport:
@@ -258,62 +231,19 @@ class Situation:
         if only is not None:
             devices = (only,)
         known = {device.uuid: device for device in devices}
-        found = [each for each in self.findings if each.device_uuid in known]
-        # A device that does not answer has an entry of its own.
-        answering = [
-            each
-            for each in found
-            if self._fault_of(known[each.device_uuid]) is None
-        ]
-        entries = [*self._broken(devices, found), *self._machines(only)]
-        for cause in find_causes(answering):
+        found = []
+        for each in self.findings:
+            is_of_host = not each.device_uuid and (
+                only is None or only.machine in (None, each.label)
+            )
+            if is_of_host or each.device_uuid in known:
+                found.append(each)
+        entries = []
+        for cause in find_causes(found):
             entries.append(_entry(cause, known, only))
         return self._with_checks(
             entries, devices, {each.rule for each in found}
         )
-
-    def _fault_of(self, device: Device) -> Fault | None:
-        readings = self.sample.device(device.uuid)
-        return None if readings is None else fault_of(device, readings)
-
-    def _broken(
-        self, devices: Iterable[Device], found: Iterable[Finding]
-    ) -> Iterator[Entry]:
-        """Yield the devices that do not answer, each with its Xid if there was one."""
-        xids = {each.device_uuid: each for each in found if each.rule == "xid"}
-        for device in devices:
-            fault = self._fault_of(device)
-            if fault is None or device.parent_uuid is not None:
-                continue
-            title, remedy = (
-                f"GPU {label_of(device)}: {fault.what}",
-                fault.remedy,
-            )
-            xid = xids.get(device.uuid)
-            if xid is not None:
-                title = f"{title}. {xid.title}"
-                if needs_reboot(xid):
-                    remedy = xid.remedy
-            yield Entry(
-                Severity.FAULT,
-                "",
-                title,
-                remedy,
-                devices=(device,),
-                evidence=((),),
-            )
-
-    def _machines(self, only: Device | None) -> Iterator[Entry]:
-        """Yield problems of the machines, or of the only device's machine."""
-        for each in self.findings:
-            is_news = each.severity is Severity.FAULT or each.remedy
-            is_elsewhere = only is not None and only.machine not in (
-                None,
-                each.label,
-            )
-            if not each.device_uuid and is_news and not is_elsewhere:
-                ((severity, title),) = summarize([each])
-                yield Entry(severity, "", title, each.remedy)
 
     def _with_checks(
         self,
@@ -379,20 +309,23 @@ def _entry(
     known: Mapping[str, Device],
     only: Device | None,
 ) -> Entry:
-    devices = [known[each.device_uuid] for each in cause]
     first = cause[0]
-    title = first.title
-    if all(each.also == first.also for each in cause):
-        title = phrase(title, also=first.also)
-    if only is None:
-        title = f"{name_devices([each.label for each in cause])}: {title}"
+    devices = []
+    evidence = []
+    for each in cause:
+        if each.device_uuid:
+            devices.append(known[each.device_uuid])
+            evidence.append(each.evidence)
+    title = title_of(cause)
+    if only is not None and devices:
+        title = capitalized(phrase(first.title, also=first.also))
     return Entry(
         first.severity,
         SECTIONS[place_of(first)],
-        capitalized(title),
+        title,
         fill_index(first.remedy, devices),
         first_time(cause),
         devices,
-        [each.evidence for each in cause],
+        evidence,
         shared_numbers(cause),
     )

@@ -20,8 +20,9 @@ from gputop.agent.device import (
 from gputop.agent.lines import to_plain
 from gputop.agent.snapshot import DriverState, Inventory, Sample, Source
 from gputop.health import thresholds as t
+from gputop.health.causes import find_causes, title_of
 from gputop.health.conditions import STATE_NAMES, machine_findings
-from gputop.health.findings import Severity, summarize
+from gputop.health.findings import Severity
 from gputop.output import pages
 from gputop.output.pages import cell, reading
 from gputop.output.process_tables import (
@@ -422,10 +423,10 @@ def _remarks(inventory: Inventory, sample: Sample) -> Iterator[Text]:
     from gputop.health.judge import judge_snapshot
 
     found = judge_snapshot(inventory, sample).findings
-    for severity, text in summarize(
-        [*found, *machine_findings(sample, inventory)]
-    ):
+    machines = machine_findings(sample, inventory)
+    causes = find_causes([*machines, *found])
+    for cause in sorted(causes, key=lambda cause: -cause[0].severity):
         style = pages.LOUD_YELLOW
-        if severity is Severity.FAULT:
+        if cause[0].severity is Severity.FAULT:
             style = pages.LOUD_RED
-        yield Text.assemble((visible(text), style))
+        yield Text.assemble((visible(title_of(cause)), style))

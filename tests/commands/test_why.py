@@ -72,8 +72,8 @@ def test_the_page_has_findings_with_numbers_and_remedy_and_what_was_checked(ran:
     assert "warning  GPU 2: throttled by heat" in lines
     bound = lines.index("Bound by")
     assert lines[bound + 1 : bound + 3] == [
-        "  GPUs 0 and 1: input (its work has gaps)",
-        "  GPU 2: heat (clocks are held down by heat: 100 % of the time)",
+        "  GPUs 0 and 1: input (may be waiting for input, a CPU core is full)",
+        "  GPU 2: heat (throttled by heat: 100 % of the time, lost 15.4 s in 39 s)",
     ]
     assert "\nChecked, no problem\n  Xid errors, memory errors, " in text
     assert "\nNot enough data\n  idle memory: on GPUs 0 and 1, not watched for long" in text
@@ -91,7 +91,7 @@ def test_json_has_evidence_as_numbers_with_units(ran: Ran) -> None:
     assert document["bound_by"] == {
         device(0).uuid: {
             "word": "input",
-            "why": "its work has gaps: idle 64 %, every 8.0 s",
+            "why": "may be waiting for input, a CPU core is full: idle 64 %, every 8.0 s",
         },
         device(1).uuid: {
             "word": "compute",

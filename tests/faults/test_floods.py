@@ -24,7 +24,7 @@ from gputop.bench.cluster.run import WORKER_LINES, LentGpu
 from gputop.bench.events import Event as WorkerEvent
 from gputop.bench.events import Failed, Progress
 from gputop.bench.plan.request import Request
-from gputop.health.findings import summarize
+from gputop.health.causes import find_causes, title_of
 from gputop.schema import limits
 from gputop.schema.decode import decode
 from gputop.schema.limits import DecodeError
@@ -249,7 +249,7 @@ def test_the_dashboard_of_one_machine_names_what_was_left_out() -> None:
     telemetry = Telemetry(lambda: 0.0)
     telemetry.receive(streams.inventory(2))
     telemetry.receive(dataclasses.replace(streams.sample(2), problem=PROBLEM))
-    assert [text for _, text in summarize(telemetry.findings)] == [
+    assert [title_of(cause) for cause in find_causes(telemetry.findings)] == [
         "Host node07: shown only in part, it sends 2,000 devices"
     ]
     telemetry.receive(streams.sample(2))

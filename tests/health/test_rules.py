@@ -12,7 +12,7 @@ import pytest
 from gputop.agent.device import Absence
 from gputop.agent.snapshot import Event, ProcessKind
 from gputop.health.findings import Finding, Severity
-from gputop.health.judge import BY_NAME, RULES, NoFinding
+from gputop.health.judge import RULES, NoFinding
 from tests.health.histories import (
     BUSY,
     CLOCK,
@@ -52,6 +52,7 @@ CAP, HEAT, HARDWARE_HEAT = ("sw_power_cap",), ("sw_thermal",), ("hw_thermal", "h
 STARVED = {BUSY: saw(95, 0, 8, 3)}
 WAVES = {BUSY: noise(45, 6)}
 QUIET = {WATTS: 130.0}
+COPYING = {"memory_utilization_percent": 88}
 BRAKED = {REASONS: ("hw_slowdown", "hw_power_brake")}
 HOT_AT_TIMES = {REASONS: saw(HEAT, (), 40, 20), CLOCK: saw(900, 1800, 40, 20)}
 FULL_CORE, WAITS = trainer(cpu_percent=99.0), trainer(io_wait=lambda tick: tick % 2 == 0)
@@ -152,6 +153,7 @@ SPEAKS: list[Case] = [
     says("not_working", WARNING, "busy 97 %, 19 % of the limit", without, *NO_GPM, changes=QUIET),
     says("no_tensor_cores", INFORMATION, "FP32", one, {TENSOR: 0.0}),
     says("memory_bound", INFORMATION, "active 86 %, tensor active 4 %", one, {DRAM: 86, TENSOR: 4}),
+    says("memory_bound", INFORMATION, "busy: memory busy 88 %", without, *NO_GPM, changes=COPYING),
     says("pcie_bound", WARNING, "nearly full, receives most: 79 % of 58.7 GiB/s", one, {RX: 50e9}),
     says("pcie_bound", WARNING, "sends", one, {TX: 13e9, GENERATION: 3}),
     says("link_degraded", WARNING, "gen 3 ×8 of gen 5 ×16", one, {GENERATION: 3, WIDTH: 8}),
@@ -369,5 +371,5 @@ def test_peers_are_of_the_same_kind_and_of_the_same_job() -> None:
 
 
 def test_rules_have_names() -> None:
-    assert len(BY_NAME) == len(RULES)
+    assert len({rule.name for rule in RULES}) == len(RULES)
     assert all(rule.title and rule.judge.__doc__ for rule in RULES)

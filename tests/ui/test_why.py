@@ -148,7 +148,7 @@ async def test_a_device_with_a_fault_shows_the_fault() -> None:
         assert words in shown(pilot, DevicesView)
         await pilot.press("w")
         said = findings(pilot)
-        assert f"▲ GPU 0: {words}. Xid 79: the GPU has fallen" in said
+        assert f"▲ GPU 0: {words}; Xid 79: the GPU has fallen" in said
         assert "Usually only a reboot helps" in said
         assert "--gpu-reset" not in said
         assert "no device (the device is lost" in said

@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
 
 from gputop.agent.device import Device
 from gputop.agent.words import CLOCK_EVENT_BITS
-from gputop.health import bound_by, conditions
+from gputop.health import conditions
 from gputop.health import thresholds as t
 from gputop.health.bound_by import (
     BUSY,
     GENERATION,
-    HARDWARE_REASONS,
     PCIE,
     POWER,
     REASONS,
     WIDTH,
 )
-from gputop.health.findings import Evidence, Finding, Severity
-from gputop.health.rule_view import RuleView, finite, needed
+from gputop.health.findings import Bound, Evidence, Finding, Severity
+from gputop.health.rule_view import NoEvidence, RuleView, finite, needed
 from gputop.health.rules.workload import CLOCK, HEAT
 from gputop.schema.advice import INDEX, RESET, fill_in, shared_command
 from gputop.schema.catalogue import RECOVERIES
 from gputop.schema.clock_events import BY_WORD, HEAT_REASONS, mask_of
 from gputop.schema.derived import SLOWDOWN_BITS
 from gputop.schema.values import link_bytes
-from gputop.text import duration
+from gputop.text import duration, size
 
 CLOCK_MAX = "sm_clock_max_mhz"
+HARDWARE_REASONS = ("hw_power_brake", "hw_slowdown")
 ECC, ECC_UNCORRECTED = "ecc_corrected", "ecc_uncorrected"
 TRAFFIC = dict(zip(PCIE, ("receives", "sends"), strict=True))
 MOST_POINTS = 60
@@ -38,7 +39,9 @@ MOST_POINTS = 60
 
 def power_capped(view: RuleView) -> Finding | None:
     """Find clocks reduced by the power limit. This is normal at full load unless it was lowered."""
-    found = bound_by.at_power_limit(view)
+    found = _slowed_share(
+        view, t.POWER_CAP, ("sw_power_cap",), label="at the power limit"
+    )
     if found is None:
         return None
     evidence = [
@@ -60,12 +63,14 @@ def power_capped(view: RuleView) -> Finding | None:
             f"held back by a power limit of {what}",
             evidence,
             remedy,
+            bound=Bound.POWER,
         )
     return Finding(
         Severity.INFORMATION,
         "at the power limit, which is normal at full load",
         evidence,
         "Nothing to do: it is as fast as its power limit allows",
+        bound=Bound.POWER,
     )
 
 
@@ -84,7 +89,7 @@ def lowered_limit(
 
 def thermal(view: RuleView) -> Finding | None:
     """Find clocks reduced by heat."""
-    slowed = bound_by.slowed_by_heat(view)
+    slowed = _slowed_share(view, t.HEAT, HEAT_REASONS)
     if slowed is None:
         return None
     evidence = view.means(("temperature", HEAT))
@@ -93,19 +98,38 @@ def thermal(view: RuleView) -> Finding | None:
         "Check fans, dust, airflow and its neighbours; a lower power limit costs less than "
         "throttling"
     )
-    return _slowed(view, slowed, "sw_thermal", HEAT_REASONS, evidence, remedy)
+    found = _slowed(view, slowed, "sw_thermal", HEAT_REASONS, evidence, remedy)
+    return replace(found, bound=Bound.HEAT)
 
 
 def hardware_slowdown(view: RuleView) -> Finding | None:
     """Find a slowdown by the hardware for reasons other than heat, mostly power."""
-    slowed = bound_by.slowed_by_hardware(view)
+    slowed = _slowed_share(view, t.HARDWARE, HARDWARE_REASONS, "hw_thermal")
     if slowed is None:
         return None
     brake, other = HARDWARE_REASONS
     cause = brake if view.slowed_percent(brake) > 0 else other
     evidence = view.means(("power", POWER))
     remedy = "Check power cables and supply, and what else draws from it; `dmesg` may say more"
-    return _slowed(view, slowed, cause, HARDWARE_REASONS, evidence, remedy)
+    found = _slowed(view, slowed, cause, HARDWARE_REASONS, evidence, remedy)
+    return replace(found, bound=Bound.POWER)
+
+
+def _slowed_share(
+    view: RuleView,
+    limit: t.Limit,
+    causes: Sequence[str],
+    without: str = "",
+    label: str = "slowed",
+) -> list[Evidence] | None:
+    """Return the share of time with a cause and not `without`, or None below the limit."""
+    share = view.slowed_percent(*causes, without=without)
+    if not view.passes(limit, share):
+        return None
+    headline = "{} of the time"
+    if view.momentary:
+        headline = ""
+    return [view.measured(label, REASONS, share, "%", headline=headline)]
 
 
 def _slowed(
@@ -178,9 +202,9 @@ def _lost(
 
     A slowed second counts by how far its clock is below the clock of the other busy seconds.
     """
-    window = view.windows.within(t.LONG_SECONDS)
+    window = view.windows[t.LONG_SECONDS]
     step = max(1, window.samples // MOST_POINTS)
-    history, uuid = view.windows.history, view.device.uuid
+    history, uuid = view.history, view.device.uuid
     masks = history.last(uuid, SLOWDOWN_BITS, window.samples)[::step]
     clocks = history.last(uuid, CLOCK, window.samples)[::step]
     bits = mask_of(causes)
@@ -214,20 +238,33 @@ def _lost(
 
 def pcie_bound(view: RuleView) -> Finding | None:
     """Find a PCIe link that has hardly any bandwidth left."""
-    full = bound_by.link_full(view)
-    if full is None:
+    labelled = [(verb, name) for name, verb in TRAFFIC.items()]
+    traffic = view.means(*labelled, seconds=t.SHORT_SECONDS)
+    if not traffic:
+        raise NoEvidence(PCIE[0])
+    most_used = max(traffic, key=lambda each: each.value)
+    # An idle link slows down, so use its bandwidth while it was busy.
+    generation = max(finite(view.values(GENERATION, t.SHORT_SECONDS)))
+    width = max(finite(view.values(WIDTH, t.SHORT_SECONDS)))
+    most = needed(link_bytes(generation, width), GENERATION)
+    share = 100 * most_used.value / most
+    if not view.passes(t.PCIE_SHARE, share):
         return None
-    traffic = ((verb, name) for name, verb in TRAFFIC.items())
+    full = view.measured(
+        "share of the link",
+        most_used.reading,
+        share,
+        "%",
+        t.SHORT_SECONDS,
+        f"{{}} of {size(most)}/s",
+    )
     return Finding(
         Severity.WARNING,
-        f"PCIe link nearly full, {TRAFFIC[full[0].reading]} most",
-        [
-            *full,
-            *view.means(*traffic, seconds=t.SHORT_SECONDS),
-            *view.means(("busy", BUSY)),
-        ],
+        f"PCIe link nearly full, {TRAFFIC[most_used.reading]} most",
+        [full, *traffic, *view.means(("busy", BUSY))],
         "Keep data on the device, copy less and in smaller types, overlap copies with work "
         "(pinned memory, non_blocking)",
+        bound=Bound.TRANSFERS,
     )
 
 
@@ -333,7 +370,7 @@ def _corrected(view: RuleView) -> Finding | None:
     )
     if rise <= 0:
         return None
-    span = view.windows.within(t.ECC_SECONDS).span
+    span = view.windows[t.ECC_SECONDS].span
     severity, remedy = (
         Severity.INFORMATION,
         "Nothing to do for an occasional one",

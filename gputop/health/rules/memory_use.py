@@ -31,7 +31,7 @@ def held_idle(view: RuleView) -> Finding | None:
     numbers = view.values(activity, t.IDLE_SECONDS, enough=0.95)
     if not view.passes(t.IDLE, max(finite(numbers))):
         return None
-    history = view.windows.history
+    history = view.history
     samples = 0
     for number in reversed(
         history.last(view.device.uuid, activity, history.count)

@@ -5,10 +5,28 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from gputop.health import bound_by
+from gputop.agent.snapshot import ProcessKind
 from gputop.health import thresholds as t
-from gputop.health.bound_by import DRAM, POWER, SM, TENSOR
-from gputop.health.findings import Evidence, Finding, Severity, capitalized
+from gputop.health.bound_by import (
+    BUSY,
+    DRAM,
+    FP32,
+    FP64,
+    MEMORY_BUSY,
+    NVLINK,
+    POWER,
+    SM,
+    TENSOR,
+    activity_percent,
+    power_percent,
+)
+from gputop.health.findings import (
+    Bound,
+    Evidence,
+    Finding,
+    Severity,
+    capitalized,
+)
 from gputop.health.rule_view import NoEvidence, RuleView, needed
 from gputop.schema.derived import (
     HOST_CPU,
@@ -20,11 +38,12 @@ from gputop.schema.derived import (
 from gputop.schema.values import UNSEEN
 
 CLOCK, USED, HEAT = "sm_clock_mhz", "memory_used_bytes", "temperature_celsius"
+COMPUTES = (ProcessKind.COMPUTE, ProcessKind.BOTH, ProcessKind.MPS)
 
 
 def input_bound(view: RuleView) -> Finding | None:
     """Find idle time while the host has no free CPU or waits for storage."""
-    evidence = bound_by.gaps(view)
+    evidence = _gaps(view)
     if evidence is None:
         return None
     if not view.processes:
@@ -53,12 +72,35 @@ def input_bound(view: RuleView) -> Finding | None:
             evidence,
             remedy,
             cost_percent=idle,
+            bound=Bound.INPUT,
         )
     # The job may have nothing to do, or may wait for something invisible here.
     why, remedy = _unseen(view, cpu, waits)
     return Finding(
-        Severity.INFORMATION, f"work has gaps, {why}", evidence, remedy
+        Severity.INFORMATION,
+        f"work has gaps, {why}",
+        evidence,
+        remedy,
+        bound=Bound.INPUT,
     )
+
+
+def _gaps(view: RuleView) -> list[Evidence] | None:
+    """Return the evidence for work with gaps, as on a device that waits for its input."""
+    busy = activity_percent(view)
+    if not (view.passes(t.STARVED, busy) and view.passes(t.WORKS, busy)):
+        return None
+    label, samples = "idle", view.driver_samples(view.activity)
+    if samples is None:
+        samples = view.samples(view.activity)
+    else:
+        label = f"idle, from {1 / samples.step:.0f} samples a second"
+    name, period = view.activity, samples.period
+    found = [view.measured(label, name, 100 - busy, headline="idle {}")]
+    if period is not None:
+        label, line = "gaps every", "every {}"
+        found.append(view.measured(label, name, period, "s", headline=line))
+    return found
 
 
 def _unseen(
@@ -125,53 +167,163 @@ HOST = (
 
 def not_working(view: RuleView) -> Finding | None:
     """Find a device that is always busy while few of its SMs work."""
-    evidence = bound_by.few_sms_work(view)
+    evidence = few_sms_work(view)
     # Another finding names the rank that it waits for.
     if evidence is None or _is_held_up(view):
         return None
-    title = "busy, but draws little power"
-    shown = evidence[1]
-    if shown.reading == SM:
-        many = view.device.sm_count
-        title = "busy, but few SMs work"
-        if many and shown.value / 100 * many < 1.5:
-            title = f"busy, but about one SM of {many} works"
-        evidence += view.means(("tensor active", TENSOR))
+    bound, title, remedy = Bound.LAUNCHES, "busy, but few SMs work", SMALL
+    many = view.device.sm_count
+    if evidence[1].reading != SM:
+        title = "busy, but draws little power"
+    elif many and evidence[1].value / 100 * many < 1.5:
+        title = f"busy, but about one SM of {many} works"
+    nvlink = view.means(*(("NVLink", name) for name in NVLINK), on_line=True)
+    nvlink.sort(key=lambda each: each.value)
+    if nvlink and view.passes(t.NVLINK_WORKS, nvlink[-1].value):
+        evidence.append(nvlink[-1])
+        bound, remedy = Bound.TRANSFERS, OVERLAP
+        title = "few SMs work, and NVLink does"
+    elif _a_peer_works(view):
+        bound, remedy = Bound.PEERS, SLOWEST
+        title = "few SMs work, it waits for another GPU of its job"
     return Finding(
         Severity.WARNING,
         title,
-        evidence,
-        "Small kernels: larger batches, torch.compile, CUDA graphs. If it waits for other devices "
-        "(NCCL), look for the slowest of them",
+        [*evidence, *view.means(("tensor active", TENSOR))],
+        remedy,
+        bound=bound,
     )
+
+
+SMALL = (
+    "Small kernels: larger batches, torch.compile, CUDA graphs. If it waits for other devices "
+    "(NCCL), look for the slowest of them"
+)
+OVERLAP = (
+    "Overlap communication with work, use larger messages, or look for the slowest of the devices "
+    "that take part"
+)
+SLOWEST = "It may wait in NCCL: look for the slowest device of its job"
+
+
+def few_sms_work(view: RuleView) -> list[Evidence] | None:
+    """Return the evidence for a device that is always busy while few of its SMs work.
+
+    Without the reading *SM active*, low power is the evidence.
+    """
+    busy = view.mean(BUSY)
+    if not view.passes(t.BUSY, busy):
+        return None
+    shown = view.means(("busy", BUSY), on_line=True)
+    sm = view.mean_or_none(SM)
+    if sm is not None:
+        if not view.passes(t.FEW_SMS, sm):
+            return None
+        return [*shown, *view.means(("SM active", SM), on_line=True)]
+    drawn = needed(power_percent(view), SM)
+    if not view.passes(t.FEW_WATTS, drawn):
+        return None
+    label, line = "share of the power limit", "{} of the limit"
+    share = view.measured(label, POWER, drawn, "%", headline=line)
+    return [*shown, share, *view.means(("power", POWER))]
+
+
+def _a_peer_works(view: RuleView) -> bool:
+    """Return True if another device of the job does something else than waiting."""
+    for peer in view.peers:
+        try:
+            if few_sms_work(peer) is None:
+                return True
+        except NoEvidence:
+            continue
+    return False
 
 
 def no_tensor_cores(view: RuleView) -> Finding | None:
     """Find SMs that work without their tensor cores."""
-    evidence = bound_by.without_tensor_cores(view)
-    if evidence is None:
+    computes = any(process.kind in COMPUTES for process in view.processes)
+    if not computes or _hardly_works(view):
         return None
+    evidence = _passing(
+        view,
+        ("SM active", SM, t.SMS_WORK),
+        ("tensor active", TENSOR, t.NO_TENSOR),
+    )
+    # Simulations need FP64, and memory bandwidth is a separate limit.
+    fp64, dram = view.mean_or_none(FP64) or 0.0, view.mean_or_none(DRAM) or 0.0
+    if evidence is None or fp64 >= t.FP64 or dram >= t.DRAM.end:
+        return None
+    bound = None
+    if view.passes(t.PIPE_WORKS, view.mean_or_none(FP32) or 0.0):
+        bound = Bound.FP32
     return Finding(
         Severity.INFORMATION,
         "SMs work without tensor cores, may run in FP32",
-        [*evidence, *view.means(("DRAM active", DRAM))],
+        [*evidence, *view.means(("FP32 active", FP32), ("DRAM active", DRAM))],
         "If it trains or multiplies matrices: autocast to bfloat16, or TF32 by "
         "torch.set_float32_matmul_precision('high'); sizes in multiples of 8",
+        bound=bound,
     )
 
 
 def memory_bound(view: RuleView) -> Finding | None:
     """Find work that is limited by memory bandwidth."""
-    evidence = bound_by.memory_limits(view)
+    if _hardly_works(view):
+        return None
+    if view.mean_or_none(DRAM) is None and view.mean_or_none(TENSOR) is None:
+        return _memory_busy(view)
+    evidence = _passing(
+        view,
+        ("DRAM active", DRAM, t.DRAM),
+        ("tensor active", TENSOR, t.LITTLE_TENSOR),
+    )
     if evidence is None:
         return None
     return Finding(
         Severity.INFORMATION,
         "limited by memory bandwidth",
         [*evidence, *view.means(("SM active", SM))],
-        "Fuse kernels (torch.compile), larger batches where it decodes, smaller data types; "
-        "otherwise this is as fast as it gets",
+        LESS_TRAFFIC,
+        bound=Bound.MEMORY,
     )
+
+
+def _memory_busy(view: RuleView) -> Finding:
+    """Return the finding about memory that is nearly always accessed.
+
+    Without GPM, nothing more is known, and less does not show that bandwidth is not the limit.
+    """
+    limit = ("memory busy", MEMORY_BUSY, t.MEMORY_WORKS)
+    return Finding(
+        Severity.INFORMATION,
+        "memory is nearly always busy",
+        needed(_passing(view, limit), DRAM),
+        LESS_TRAFFIC,
+        bound=Bound.MEMORY,
+    )
+
+
+LESS_TRAFFIC = (
+    "Fuse kernels (torch.compile), larger batches where it decodes, smaller data types; otherwise "
+    "this is as fast as it gets"
+)
+
+
+def _passing(
+    view: RuleView, *limits: tuple[str, str, t.Limit]
+) -> list[Evidence] | None:
+    """Return the means as evidence if each passes its limit, else None."""
+    for _, name, limit in limits:
+        if not view.passes(limit, view.mean(name)):
+            return None
+    return view.means(
+        *((label, name) for label, name, _ in limits), on_line=True
+    )
+
+
+def _hardly_works(view: RuleView) -> bool:
+    activity = view.mean_or_none(view.activity)
+    return activity is not None and activity < t.SMS_WORK.end
 
 
 def find_peers(views: Mapping[str, RuleView], uuids: Iterable[str]) -> None:
@@ -219,20 +371,11 @@ def _is_held_up(view: RuleView) -> bool:
     return view.job is not None and view.job.held_up is not None
 
 
-def _rank_of(view: RuleView) -> int | None:
-    """Return the rank on the device, if its job has ranks."""
-    if view.job is not None:
-        for rank, process in view.job.job.ranks.items():
-            if process.device_uuid == view.device.uuid:
-                return rank
-    return None
-
-
 def straggler(view: RuleView) -> Finding | None:
     """Find a clock below the clocks of the peers, which then wait for the device."""
     if not view.peers or view.waits_for_input:
         return None
-    rank = _rank_of(view)
+    rank = view.rank
     if view.job is not None and view.job.held_up is not None:
         held_up = view.job.held_up
         if held_up.hangs or held_up.rank != rank:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from gputop.agent.device import Device, DeviceState
 from gputop.agent.snapshot import Process, Sample
-from gputop.health.findings import Finding, Severity, summarize
+from gputop.health.causes import find_causes, title_of
+from gputop.health.findings import Finding, Severity
 from gputop.schema.derived import label_of
 from gputop.text import visible
 
@@ -71,8 +72,8 @@ class EventWatch:
         new = [each for key, each in faults.items() if key not in self._faults]
         self._faults = set(faults)
         if new:
-            said = "; ".join(words for _, words in summarize(new))
-            yield Notice("fault", said)
+            said = [title_of(cause) for cause in find_causes(new)]
+            yield Notice("fault", "; ".join(said))
 
 
 def _is_job(process: Process, now: float) -> bool:
