@@ -56,7 +56,6 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(store, "recent", lambda _: [])
     monkeypatch.setattr(store, "append", lambda result, *_: result)
     monkeypatch.setattr("gputop.bench.plan.request.cpu_name", lambda: "AMD EPYC 9654")
-    monkeypatch.setattr("gputop.ui.drawing.dialogs.QUIET_SECONDS", 0.0)
     monkeypatch.setattr("gputop.bench.run.device_run.SILENT_SECONDS", 3_600.0)
     monkeypatch.setattr(GputopApp, "NOTIFICATION_TIMEOUT", 3_600.0)
     monkeypatch.setattr("gputop.ui.telemetry.silence_limit", lambda _: float("inf"))

@@ -16,9 +16,10 @@ from gputop.ui.device.screen import DevicePage
 from gputop.ui.device.title import DeviceTitle
 from gputop.ui.hosts.host_row import is_free
 from gputop.ui.hosts.screen import HostsTitle, HostsView
-from gputop.ui.monitor.device_list import DevicesView, first_visible
+from gputop.ui.monitor.device_list import DevicesView
+from gputop.ui.monitor.host import HostView
 from gputop.ui.processes.process_page import ProcessDetailsView
-from gputop.ui.processes.screen import ProcessesTab, ProcessesView
+from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.signal_dialog import SendSignal
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
@@ -43,63 +44,58 @@ async def monitor(pilot: Pilot[None]) -> None:
     await pilot.press("1")
 
 
-# Sections.
+# The monitor shows one of the hosts.
 
 
-async def test_each_host_has_a_title_with_what_is_its_own() -> None:
+async def test_the_monitor_shows_the_selected_host_and_no_other() -> None:
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
         await monitor(pilot)
-        text = shown(pilot, DevicesView)
-        for name in ("gpu-1", "gpu-2"):
-            (title,) = [row for row in text.splitlines() if row.startswith(f"─ {name} ")]
-            assert "CPU" in title
-            assert "load 3.20" in title
-            assert "mem 120/512 GiB" in title
-            assert "driver 580.65.06" in title
-        assert text.count("0 H100 80GB HBM3") == text.count("1 H100 80GB HBM3") == 2
-        header = shown(pilot, Header)
-        assert "4 GPUs" in header
-        assert "2 hosts" in header
+        text, header = shown(pilot, DevicesView), shown(pilot, Header)
+        assert text.count("0 H100 80GB HBM3") == text.count("1 H100 80GB HBM3") == 1
+        assert " gpu-1 · " in header
+        assert "load 3.20" in header
+        assert "host mem 120/512 GiB" in header
+        await pilot.press("escape", "down", "1")
+        assert " gpu-2 · " in shown(pilot, Header)
 
 
-async def test_one_that_is_away_says_why_and_what_to_do_and_nothing_moves() -> None:
+async def test_one_that_goes_away_says_why_and_what_to_do_and_nothing_moves() -> None:
     stream = PreparedStream(*fleets.two(away=None))
     async with GputopApp(stream).run_test(size=(200, 60)) as pilot:
         await monitor(pilot)
+        await pilot.press("escape", "end", "1")
         before = shown(pilot, DevicesView).splitlines()
         stream.send(fleets.two(fleets.NO_KEY)[-1])
         await settle(pilot)
         after = shown(pilot, DevicesView).splitlines()
-        for old, new in zip(before, after, strict=False):
-            assert ("H100" in old, old[:1] == "─") == ("H100" in new, new[:1] == "─")
-        (title,) = [row for row in after if row.startswith("─ gpu-2 ")]
-        assert "it needs a password or another key. `ssh-copy-id gpu-2`, or" in title
-        assert title.endswith("UNREACHABLE for 12 s, next try in 5 s")
+        assert ["H100" in row for row in before] == ["H100" in row for row in after]
+        assert "AWAY for 12 s: it needs a password or another key" in after[1]
+        assert "`ssh-copy-id gpu-2`, or" in after[2]
         assert "▲ Host gpu-2: unreachable" in shown(pilot, Header)
 
 
-async def test_a_host_without_devices_says_why_below_its_title() -> None:
+async def test_a_host_without_devices_says_why() -> None:
     hosts: dict[str, Any] = {"gpu-1": [fleets.died(fleets.NO_KEY)], "gpu-3": []}
     async with app_with(*fleets.merged(hosts)).run_test(size=NARROW) as pilot:
         await monitor(pilot)
-        rows = shown(pilot, DevicesView).splitlines()
-        assert rows[1] == "  it needs a password or another key."
-        assert rows[2].startswith("  `ssh-copy-id gpu-1`, or")
-        assert rows[3].startswith("─ gpu-3 ")
-        assert rows[3].endswith(" connecting")
+        text = shown(pilot, HostView)
+        assert "it needs a password or another key." in text
+        assert "`ssh-copy-id gpu-1`, or" in text
+        await pilot.press("escape", "end", "1")
+        assert shown(pilot, HostView).strip() == "Connecting."
 
 
 def behind(seconds: float) -> list[Record]:
-    """Two hosts, and what there is of the second one is so old."""
+    """Two hosts, and what there is of the first one is so old."""
     *before, last = fleets.two(away=None)
     assert isinstance(last, Sample)
-    late = dataclasses.replace(last.machines[1], age_seconds=seconds)
+    late = dataclasses.replace(last.machines[0], age_seconds=seconds)
     devices = tuple(
-        dataclasses.replace(d, age_seconds=seconds) if d.uuid.startswith("gpu-2/") else d
+        dataclasses.replace(d, age_seconds=seconds) if d.uuid.startswith("gpu-1/") else d
         for d in last.devices
     )
-    machines = (last.machines[0], late)
+    machines = (late, last.machines[1])
     return [*before, dataclasses.replace(last, machines=machines, devices=devices)]
 
 
@@ -108,35 +104,14 @@ def behind(seconds: float) -> list[Record]:
 )
 async def test_a_host_that_is_behind_says_by_how_much(seconds: float, said: str | None) -> None:
     async with app_with(*behind(seconds)).run_test(size=USUAL) as pilot:
-        await monitor(pilot)
+        await settle(pilot)
+        assert shown(pilot, HostsView).count(" behind") == (said is not None)
+        await pilot.press("home", "1")
         text = shown(pilot, DevicesView)
-        assert text.count(" behind") == (said is not None)
         if said is not None:
-            (title,) = [row for row in text.splitlines() if said in row]
-            assert title.startswith("─ gpu-2 ")
             assert text.count(f"{said.removesuffix(' behind')} old") == 2  # its devices look old
+            assert "The connection is slow" in text
             assert "Xid" not in text  # which is no fault of theirs
-
-
-# Moving among them.
-
-
-@pytest.mark.parametrize(
-    ("heights", "at", "first", "room", "expected"),
-    [
-        ([1, 3, 3, 1, 3], 1, 0, 11, 0),
-        ([1, 3, 3, 1, 3], 4, 0, 7, 2),
-        ([1, 3, 3, 1, 3], 1, 4, 7, 1),
-        ([1, 3, 3, 1, 3], 4, 0, 2, 4),
-        ([1, 1], 0, 0, 1, 0),
-        ([], 0, 0, 5, 0),
-        ([3, 3, 3, 1], 2, 2, 9, 1),
-    ],
-)
-def test_the_first_line_that_shows(
-    heights: list[int], at: int, first: int, room: int, expected: int
-) -> None:
-    assert first_visible(heights, at, first, room) == expected
 
 
 # Processes.
@@ -145,12 +120,14 @@ def test_the_first_line_that_shows(
 async def test_processes_say_which_host_they_run_on() -> None:
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        heading, *rows = shown(pilot, ProcessesView).splitlines()
+        await settle(pilot)
+        await pilot.press("3")
+        view = app.screen.query_one(ProcessesTab).processes
+        heading, *rows = view.text().splitlines()
         assert heading.split()[:2] == ["HOST", "GPU▲"]
         assert sum("gpu-1" in row for row in rows) == sum("gpu-2" in row for row in rows) == 3
         await pilot.press("slash", *"gpu-2")
-        assert "gpu-1" not in shown(pilot, ProcessesView)
+        assert "gpu-1" not in view.text()
 
 
 async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
@@ -160,9 +137,11 @@ async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
         "a": [streams.inventory(1), streams.sample(1, [ahead], time=NOW + 86_400)],
         "b": [streams.inventory(1), streams.sample(1, [behind], time=NOW - 86_400)],
     }
-    async with app_with(*fleets.merged(hosts)).run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        assert shown(pilot, ProcessesView).count("1m00s") == 2
+    app = app_with(*fleets.merged(hosts))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        await pilot.press("3")
+        assert app.screen.query_one(ProcessesTab).processes.text().count("1m00s") == 2
 
 
 # What is for this machine alone.
@@ -210,7 +189,7 @@ async def test_the_page_of_a_device_says_its_host_and_its_own_uuid() -> None:
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=(200, 100)) as pilot:
         await monitor(pilot)
-        await pilot.press("end", "enter")
+        await pilot.press("escape", "end", "1", "end", "enter")
         assert app.query_one(DevicePage).selected is not None
         assert shown(pilot, DeviceTitle).startswith("gpu-2:1 H100")
         text = shown(pilot, DetailsView)
@@ -224,9 +203,8 @@ async def test_the_page_of_a_device_that_is_away_says_why() -> None:
     async with app.run_test(size=USUAL) as pilot:
         await monitor(pilot)
         await pilot.press("end", "enter")
-        assert "gpu-2 is unreachable: connect to host gpu-2 port 22: Connection refused" in shown(
-            pilot, DeviceTitle
-        )
+        why = "AWAY for 12 s: connect to host gpu-2 port 22: Connection refused."
+        assert why in shown(pilot, DeviceTitle)
         assert "its host is unreachable" in shown(pilot, DetailsView)
 
 
@@ -241,7 +219,7 @@ async def test_an_event_of_no_device_is_not_told_of_other_hosts() -> None:
         await monitor(pilot)
         await pilot.press("enter")
         assert "Xid 79" in shown(pilot, EventsView)
-        await pilot.press("n")
+        await pilot.press("escape", "escape", "end", "1", "enter")
         assert "Xid 79" not in shown(pilot, EventsView)
 
 
@@ -291,7 +269,7 @@ async def test_a_line_for_each_host_worst_first_with_its_gpus() -> None:
         heading, away, faulty, *healthy = await rows_of(pilot)
         assert heading.split()[:2] == ["HOST", "GPUS"]
         assert "node3" in away
-        assert "away for 9 s: it needs a password or another key" in away
+        assert "AWAY for 9 s: it needs a password or another key" in away
         assert "node2" in faulty
         assert "×███" in faulty
         assert "GPU 0: " in faulty
@@ -308,9 +286,7 @@ async def test_enter_opens_one_host_and_esc_goes_back() -> None:
         await pilot.press("down", "enter")
         tabs = dashboard_of(app).tabs
         assert tabs.shown == "monitor"
-        text = shown(pilot, DevicesView)
-        assert "node2" in text
-        assert "node1" not in text
+        assert " node2 · " in shown(pilot, Header)
         await pilot.press("3")
         listed = app.screen.query_one(ProcessesTab).processes.state.lines
         assert {row.process.machine for row in listed} == {"node2"}

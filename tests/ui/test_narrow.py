@@ -65,7 +65,7 @@ async def test_a_question_is_whole() -> None:
         assert title in text
         assert text.count("4000  ada") == 2
         assert "…" in text
-        assert "y Start anyway   n Cancel" in text
+        assert re.search("Cancel +n Start anyway +y", text)
 
 
 CUT = re.compile(r"\d…")

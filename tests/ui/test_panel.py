@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,10 +21,9 @@ from gputop.ui.drawing import charts
 from gputop.ui.drawing.cells import Row, width_of
 from gputop.ui.drawing.palette import DIM, TRACK
 from gputop.ui.monitor import panel
-from gputop.ui.monitor import row as panel_row
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.layout import GAP, Density, plan_layout, process_rows
-from gputop.ui.monitor.panel import Panel
+from gputop.ui.monitor.shown_device import ShownDevice
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests import streams
@@ -33,6 +33,8 @@ from tests.ui.pilots import dashboard_of, settled, shown
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
+
+    from gputop.agent.device import Device
 
 
 GIB = 1 << 30
@@ -47,18 +49,50 @@ def text_of(rows: list[Row]) -> list[str]:
     return ["".join(span.text for span in row) for row in rows]
 
 
-def h100(**changes: Any) -> Panel:
-    return Panel(scenes.device(0), scenes.training(0, 10, **changes))
+def shown_device(device: Device, readings: DeviceSample, **known: Any) -> ShownDevice:
+    """Return a device with these readings, and with what its telemetry knows besides."""
+    telemetry: Any = SimpleNamespace(
+        devices=(device,),
+        history=History(),
+        interval=1.0,
+        problems={},
+        judgement=SimpleNamespace(bound_by={}),
+        readings=lambda _: readings,
+        find_device=lambda _: device,
+        machine_of=lambda _: None,
+        host_of=lambda _: None,
+        old_seconds=lambda _: None,
+    )
+    vars(telemetry).update(known)
+    return ShownDevice(telemetry, device)
 
 
-def instance(**changes: Any) -> Panel:
+def h100(**changes: Any) -> ShownDevice:
+    return shown_device(scenes.device(0), scenes.training(0, 10, **changes))
+
+
+def with_known(**known: Any) -> ShownDevice:
+    return shown_device(scenes.device(0), scenes.training(0, 10), **known)
+
+
+def instance(**changes: Any) -> ShownDevice:
     """A MIG instance: it has its memory, and what `changes` give it."""
     device = dataclasses.replace(
         scenes.device(0), parent_uuid="GPU-parent", mig_index=1, name="NVIDIA H100 MIG 1g.10gb"
     )
     has: dict[str, Any] = dict.fromkeys(OF_AN_INSTANCE, 4 * GIB) | changes
     absent = {name: NEVER for name in READINGS if name not in has}
-    return Panel(device, DeviceSample(device.uuid, absent=absent, **has))
+    readings = DeviceSample(device.uuid, absent=absent, **has)
+    return shown_device(device, readings, devices=(device, device))
+
+
+def in_rows(width: int, *devices: ShownDevice) -> list[Row]:
+    """Draw the heading, and each device in one row."""
+    view = DevicesView(devices[0].telemetry)
+    view.state.fill(devices)
+    slots = view.slots(width)
+    lines = [view.line(each, slots, selected=False) for each in devices]
+    return [view.heading(width), *lines]
 
 
 @pytest.mark.parametrize("density", [Density.COMPACT, Density.FULL])
@@ -76,19 +110,20 @@ def test_an_instance_has_no_signs_of_absence_but_that_of_busy(density: Density) 
 @pytest.mark.parametrize("density", list(Density))
 def test_old_readings_are_faded(density: Density) -> None:
     """All but what the device is called, and how old they are."""
-    made = dataclasses.replace(h100(), old_seconds=12.3)
+    made = with_known(old_seconds=lambda _: 12.3)
     if density is Density.ROW:
-        rows, fresh = (
-            [panel_row.draw_row(each, layout(120, made))]
-            for each in (made, dataclasses.replace(made, old_seconds=None))
-        )
-        assert text_of(rows)[0].index("GiB") == text_of(fresh)[0].index("GiB")
+        _, *rows = in_rows(120, made)
+        _, fresh = text_of(in_rows(120, h100()))
+        assert text_of(rows)[0].index("GiB") == fresh.index("GiB")
     else:
         rows = panel.draw(made, density, 60, 12)
     assert "12 s old" in text_of(rows)[0]
     numbers = [span for row in rows for span in row if re.search(r"\d", span.text)]
     loud = {span.text.strip() for span in numbers if span.style not in (DIM, TRACK)}
-    assert loud == {"0", "12 s old"} | ({"H100 80GB HBM3"} if density is not Density.ROW else set())
+    if density is Density.ROW:
+        assert loud == {"0 12 s old"}
+    else:
+        assert loud == {"0", "12 s old", "H100 80GB HBM3"}
     assert any(span.style == DIM for span in numbers)
 
 
@@ -106,14 +141,15 @@ def test_a_finding_and_a_word_have_a_row_of_their_own(density: Density, width: i
     """Nothing else moves with them."""
     found = Finding(Severity.WARNING, "may be waiting for input", ())
     bound = BoundBy(Bound.INPUT, "its work has gaps")
-    without = h100()
-    both = dataclasses.replace(without, bound_by=bound, finding=found)
+    uuid, without = scenes.device(0).uuid, h100()
+    judged = SimpleNamespace(bound_by={uuid: bound})
+    both = with_known(judgement=judged, problems={uuid: found})
     before, after = (text_of(panel.draw(p, density, width, 12)) for p in (without, both))
     changed = [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]]
     assert changed == [(before[1], after[1])]
     assert before[1].strip() == "bound by –"
     assert re.match(r" +bound by input +▲ May be waiting for", after[1])
-    why = text_of(panel.draw(dataclasses.replace(without, bound_by=bound), density, width, 12))
+    why = text_of(panel.draw(with_known(judgement=judged), density, width, 12))
     assert re.match(r" +bound by input +its work has gaps", why[1])
 
 
@@ -132,22 +168,14 @@ def test_a_limit_that_comes_and_goes_moves_nothing(width: int) -> None:
 def test_names_are_under_each_other_whatever_the_number(density: Density) -> None:
     devices = [dataclasses.replace(scenes.device(0), index=index) for index in (0, 9, 10, 128)]
     slice_ = dataclasses.replace(devices[1], parent_uuid="GPU-parent", mig_index=1)
-    around = panel_row.row_layout([*devices, slice_], [h100().readings], 120)
-    starts = set()
-    for device in (*devices, slice_):
-        made = dataclasses.replace(h100(), device=device, index_cells=3)
-        drawn = (
-            [panel_row.draw_row(made, around)]
-            if density is Density.ROW
-            else panel.draw(made, density, 80, 12)
-        )
-        title = text_of(drawn)[0]
-        assert title.split()[0] == device.number
-        if device is not slice_:
-            starts.add(title.index("H100"))
-        else:
-            assert title.index(":1") == (4 if density is not Density.ROW else title.index(":1"))
-    assert len(starts) == 1
+    made = [h100()._replace(device=each, index_cells=3) for each in (*devices, slice_)]
+    if density is Density.ROW:
+        titles = text_of(in_rows(120, *made))[1:]
+    else:
+        titles = [text_of(panel.draw(each, density, 80, 12))[0] for each in made]
+    assert [title.split()[0] for title in titles] == ["0", "9", "10", "128", "9:1"]
+    assert len({title.index("H100") for title in titles[:-1]}) == 1
+    assert titles[-1].index("9:1") == titles[1].index("9 ")
 
 
 @pytest.mark.parametrize("height", [7, 9, 12])
@@ -176,11 +204,11 @@ def test_a_tall_panel_has_more_charts_of_limited_height(
     history = History()
     for tick in range(90):
         history.add(Sample(NOW + tick, streams.host(), (scenes.training(0, tick),)))
-    made = dataclasses.replace(h100(), history=history, charts=charts.CHARTS[:8])
+    made = with_known(history=history)
     rows = panel.draw(made, Density.FULL, width, height)
     assert [width_of(row) for row in rows] == [width] * height
     text = "\n".join(text_of(rows))
-    names = [chart.short for chart in made.charts[:shown]]
+    names = [chart.short for chart in charts.CHARTS[:shown]]
     assert re.findall(r"(busy|mem|power|temp|clock|PCIe ↓|CPU|RAM) +[⠁-⣿ ]{20}", text) == (
         names if width < 120 else sorted(names, key=lambda name: names.index(name) % (shown // 2))
     )
@@ -189,7 +217,7 @@ def test_a_tall_panel_has_more_charts_of_limited_height(
 
 @pytest.mark.parametrize("state", [s for s in DeviceState if s is not DeviceState.OK])
 def test_a_fault_takes_the_place_of_readings(state: DeviceState) -> None:
-    made = Panel(scenes.device(1), scenes.gone(1, state))
+    made = shown_device(scenes.device(1), scenes.gone(1, state))
     for density, width in itertools.product((Density.COMPACT, Density.FULL), (52, 60, 120)):
         rows = panel.draw(made, density, width, density)
         assert [width_of(row) for row in rows] == [width] * density
@@ -201,29 +229,22 @@ def test_a_fault_takes_the_place_of_readings(state: DeviceState) -> None:
             assert "…" not in text
 
 
-def layout(width: int, *panels: Panel) -> panel_row.RowLayout:
-    return panel_row.row_layout([p.device for p in panels], [p.readings for p in panels], width)
-
-
-def headings(width: int, *panels: Panel) -> str:
-    return text_of([panel_row.heading(layout(width, *panels))])[0]
-
-
 def test_a_column_that_no_device_has_leaves_its_room_to_others() -> None:
     without_gpm = h100(**dict.fromkeys(GPM_READINGS), absent=dict.fromkeys(GPM_READINGS, NEVER))
     with_fan = h100(fan_percent=40, absent={})
-    assert "FAN" not in headings(200, h100())
-    assert "FAN" in headings(200, h100(), with_fan)
-    assert "TENSOR" in headings(200, h100(), without_gpm)
-    assert "TENSOR" not in headings(200, without_gpm)
+    for devices, title, has in (
+        ([h100()], "FAN", False),
+        ([h100(), with_fan], "FAN", True),
+        ([h100(), without_gpm], "TENSOR", True),
+        ([without_gpm], "TENSOR", False),
+    ):
+        assert (title in text_of(in_rows(200, *devices))[0]) is has
 
 
 def test_rows_and_their_heading_have_one_width() -> None:
-    panels = [h100(), instance(), Panel(scenes.device(1), scenes.gone(1))]
+    devices = [h100(), instance(), shown_device(scenes.device(1), scenes.gone(1))]
     for width in range(30, 260, 7):
-        around = layout(width, *panels)
-        rows = [panel_row.draw_row(made, around) for made in panels]
-        assert {width_of(row) for row in (*rows, panel_row.heading(around))} == {width}
+        assert {width_of(row) for row in in_rows(width, *devices)} == {width}
 
 
 # The space that devices and processes get.
@@ -256,7 +277,7 @@ SIZES = {"80x24": (80, 20), "120x40": (120, 36), "160x50": (160, 46), "200x60": 
 def test_the_usual_machines_on_the_usual_terminals(
     size: str, devices: int, density: Density, columns: int, height: int
 ) -> None:
-    found = plan_layout([devices], *SIZES[size])
+    found = plan_layout(devices, *SIZES[size])
     assert (found.density, found.columns, found.panel_height) == (density, columns, height)
 
 
@@ -269,7 +290,7 @@ def test_the_usual_machines_on_the_usual_terminals(
 def test_panels_fit_the_width_and_a_choice_is_kept(
     devices: int, width: int, height: int, chosen: Density | None
 ) -> None:
-    found = plan_layout([devices], width, height, chosen)
+    found = plan_layout(devices, width, height, chosen)
     assert found.columns * found.panel_width + (found.columns - 1) * GAP <= width
     assert found.panel_height >= found.density
     assert chosen is None or found.density is chosen

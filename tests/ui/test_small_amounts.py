@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.agent.snapshot import Host, Machine, MachineState, Sample
+from gputop.agent.snapshot import Host, Sample
 from gputop.fleet.metrics import BUSY, MEMORY
 from gputop.fleet.model import Gpu
 from gputop.fleet.screens import panels
@@ -17,11 +17,11 @@ from gputop.health.findings import Evidence
 from gputop.output.status_page import page
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.timeline import TimelineView
-from gputop.ui.monitor import hosts, panel
-from gputop.ui.monitor import row as panel_row
+from gputop.ui.monitor import panel
+from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
 from gputop.ui.monitor.layout import Density
-from gputop.ui.monitor.panel import Panel
+from gputop.ui.monitor.shown_device import ShownDevice
 from gputop.ui.processes.columns import CPU, ProcessRow
 from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry
@@ -93,14 +93,15 @@ def shown(percent: float, used: int) -> dict[str, str]:
         load_average=(0.004, 0.004, 0.004),
     )
     known = telemetry_of(readings(percent, used), host)
-    device, sample = known.devices[0], known.readings(known.devices[0].uuid)
-    made = Panel(device, sample)
+    device = known.devices[0]
+    made = ShownDevice(known, device)
+    devices = DevicesView(known)
+    devices.state.fill([made])
     alone = Telemetry()
     alone.receive(streams.no_driver())
     alone.receive(Sample(streams.NOW, host))
     details, timeline = DetailsView(known), TimelineView(known)
     details.device = timeline.device = device
-    away = Machine("a", MachineState.OK, host=host)
     gpu = Gpu(
         *("k", "GPU-1", "node", "0", "H100"),
         gpu_utilization_percent=percent,
@@ -118,14 +119,11 @@ def shown(percent: float, used: int) -> dict[str, str]:
             for width in (52, 60, 100)
         },
         **{
-            f"row {width}": text_of(
-                [panel_row.draw_row(made, panel_row.row_layout([device], [sample], width))]
-            )
+            f"row {width}": text_of([devices.line(made, devices.slots(width), selected=False)])
             for width in (80, 120, 200)
         },
         "header": text_of(Header(known).draw(200, 3)[1:]),
         "host": text_of(HostView(alone).draw(120, 40)),
-        "section": text_of(hosts.host_title(away, 200, 1, None, 9.0)),
         "details": text_of(details.all_rows(100)),
         "timeline": text_of(timeline.draw(100, 40)[:-1]),
         "status": page(known.inventory, known.sample),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 import threading
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from gputop.ui.drawing.palette import FAULT
 from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from tests.streams import PreparedStream, device, inventory, process, readings, sample
-from tests.ui.pilots import keep_in, settle, shown, until
+from tests.ui.pilots import keep_in, lines, settle, shown, text_of, until
 from tests.ui.together import GPUS, begun, result, table
 
 if TYPE_CHECKING:
@@ -194,8 +195,9 @@ async def test_one_question_names_the_processes_of_all(scripted: type[Scripted])
     async with app.run_test(size=SIZE) as pilot:
         await started(pilot)
         assert isinstance(app.screen, ConfirmScreen)
-        assert app.screen._title == "3 of 3 devices are in use. A stress test would slow down:"
-        assert [line.split()[:2] for line in app.screen._lines] == [["GPU", "0,"], ["GPU", "1"]]
+        text = text_of(lines(app))
+        assert "3 of 3 devices are in use. A stress test would slow down:" in text
+        assert re.findall(r"│ +GPU (\d[, 0-9]*?) ", text) == ["0,", "1"]
         await pilot.press("n")
         assert scripted.requests == []
         await pilot.press("b")

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from gputop.agent.device import Device
-from gputop.agent.snapshot import MachineState
-from gputop.health.conditions import HANGING, Fault, fault_of
 from gputop.schema.derived import label_of, model_of
 from gputop.text import (
     ABSENT,
-    age,
     fit_columns,
     percentage,
     quantity,
     used_of,
-    visible,
     watts_of,
 )
 from gputop.ui.device.bound_map import ADVICE
 from gputop.ui.drawing.cells import Row, Span, clip_advice, rule_of, width_of
-from gputop.ui.drawing.device_cells import bound_row, heat_style, memory_style
+from gputop.ui.drawing.device_cells import (
+    bound_row,
+    heat_style,
+    memory_style,
+    sign_of,
+)
 from gputop.ui.drawing.live import DeviceView
-from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
-
-BEHIND_REMEDY = "These are the last readings received: the connection is slow, or the host stalls"
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
+from gputop.ui.trouble import device_trouble
 
 
 class DeviceTitle(DeviceView):
@@ -33,14 +33,15 @@ class DeviceTitle(DeviceView):
         if device is None:
             return [[Span("No device", WARN)]]
         rows = [self._heading(device, width), self._sums(device, width)]
-        fault = self.fault
-        if fault is not None:
+        telemetry = self._telemetry
+        trouble = device_trouble(telemetry, device)
+        if trouble is not None:
+            style = sign_of(trouble.severity).style
             return [
                 *rows,
-                [Span(f"{fault.what}.", FAULT)],
-                [Span(fault.remedy, TEXT)],
+                [Span(f"{trouble.what}.", style)],
+                [Span(trouble.remedy, TEXT)],
             ]
-        telemetry = self._telemetry
         finding = telemetry.problems.get(device.uuid)
         bound_by = telemetry.judgement.bound_by.get(device.uuid)
         advice = ADVICE.get(bound_by.bound, "") if bound_by else ""
@@ -90,27 +91,3 @@ class DeviceTitle(DeviceView):
         for part in fit_columns(drawn, width + 3, width_of):
             row += part
         return row
-
-    @property
-    def fault(self) -> Fault | None:
-        """Fault of the device and its remedy."""
-        device, telemetry = self.device, self._telemetry
-        if device is None:
-            return None
-        if telemetry.find_device(device.uuid) is None:
-            gone = "GONE: the driver no longer lists it"
-            return Fault(gone, "These are its last readings")
-        machine = telemetry.machine_of(device)
-        if machine is not None:
-            problem, behind = machine.problem, telemetry.old_seconds(machine)
-            if machine.state is MachineState.AWAY and problem:
-                what = f"{visible(problem.what)}: {visible(problem.why)}"
-                return Fault(what, visible(problem.remedy))
-            if behind is not None:
-                late = f"{visible(machine.name)} is {age(behind)} behind"
-                return Fault(late, BEHIND_REMEDY)
-        readings = telemetry.readings(device.uuid)
-        old = telemetry.old_seconds(readings)
-        if old is not None:
-            return Fault(f"Readings are {age(old)} old", HANGING)
-        return fault_of(device, readings)

@@ -1,25 +1,21 @@
-"""Dialogs: questions that ignore stray keystrokes, and lists of choices."""
+"""Dialogs: lists of choices, and questions."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.events import Key
 from textual.screen import ModalScreen
-from textual.timer import Timer
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 Answer = TypeVar("Answer")
-QUIET_SECONDS = 0.3
-WAIT = "a moment …"
-"""Replaces the key that confirms, until that key is accepted."""
 
 
 class Dialog(ModalScreen[Answer]):
@@ -36,75 +32,6 @@ class Dialog(ModalScreen[Answer]):
         """Close with that answer. A second key may arrive before the dialog has closed."""
         if self.is_current:
             self.dismiss(answer)
-
-
-class ConfirmScreen(Dialog[bool]):
-    """Yes-or-no question. Every way to close it except `y` means no.
-
-    A stray keystroke must not confirm, so `y` counts only after a time without keys.
-    """
-
-    def __init__(
-        self,
-        title: str,
-        lines: Sequence[str],
-        yes: str,
-    ) -> None:
-        super().__init__()
-        self._title, self._lines, self._yes = title, lines, yes
-        self._answers = Static()
-        self._timer: Timer | None = None
-        self._is_ready = False
-        """True if `y` confirms."""
-
-    def compose(self) -> ComposeResult:
-        # Text objects are not parsed as markup, so names of processes are
-        # safe.
-        with Vertical(classes="box"):
-            yield Static(Text(self._title, style="bold"))
-            if self._lines:
-                yield Static(Text("\n".join(self._lines)), classes="lines")
-            yield self._answers
-
-    def on_mount(self) -> None:
-        self._begin()
-
-    def _begin(self) -> None:
-        """Begin the time without keys."""
-        self._is_ready = QUIET_SECONDS == 0
-        if self._timer is not None:
-            self._timer.stop()
-        if not self._is_ready:
-            self._wait(QUIET_SECONDS)
-        self._show_answers()
-
-    def _wait(self, seconds: float) -> None:
-        due = time.monotonic() + seconds
-        self._timer = self.set_timer(seconds, lambda: self._look(due))
-
-    def _look(self, due: float) -> None:
-        # If the program stalled, its keys are still unread.
-        if time.monotonic() - due > QUIET_SECONDS / 2:
-            self._wait(QUIET_SECONDS / 2)
-            return
-        self._is_ready = True
-        self._show_answers()
-
-    def _show_answers(self) -> None:
-        yes = Text(WAIT)
-        if self._is_ready:
-            yes = Text.assemble(("y", "bold"), f" {self._yes}")
-        yes.pad_right(len(self._yes) + 5 - len(yes))
-        self._answers.update(Text.assemble(yes, ("n", "bold"), " Cancel"))
-
-    def on_key(self, event: Key) -> None:
-        event.stop()
-        if event.key == "y" and self._is_ready:
-            self.close(True)
-        elif event.key in ("n", "escape", "q"):
-            self.close(False)
-        else:
-            self._begin()
 
 
 class Choice(NamedTuple):
@@ -201,3 +128,20 @@ class ChoiceDialog(Dialog[Any]):
                 self._list.action_last()
             case "pageup" | "home":
                 self._list.action_first()
+
+
+class ConfirmScreen(ChoiceDialog):
+    """Yes-or-no question. It begins at *Cancel*, so that Enter alone does not confirm."""
+
+    def __init__(self, title: str, lines: Sequence[str], yes: str) -> None:
+        choices = (Choice("Cancel", "n", False), Choice(yes, "y", True))
+        super().__init__("", choices, "↓ Enter confirms · Esc cancels")
+        text = "\n".join(lines)
+        # Text objects are not parsed as markup, so names of processes are safe.
+        about = Text(text, no_wrap=True, overflow="ellipsis")
+        self.head.update(Group(Text(title, style="bold"), about))
+
+    def press(self, key: str) -> None:
+        if key in ("y", "n"):
+            self.close(key == "y")
+        super().press(key)

@@ -144,11 +144,15 @@ class ListState(Generic[Item]):
             self._at = max(0, min(len(lines) - 1, number))
             self._selected = self.identity(lines[self._at])
 
-    def window(self, room: int) -> Sequence[Item]:
-        """Return the lines on screen for this many rows. The selected line is among them."""
-        lines, at = self.lines, self.at
-        last_first = max(0, len(lines) - room)
-        self.first = max(at - room + 1, min(self.first, at, last_first))
+    def window(self, room: int, across: int = 1) -> Sequence[Item]:
+        """Return the `room` lines on screen. The selected line is among them.
+
+        In a grid, `across` of them are side by side, and `room` is a multiple of it.
+        """
+        lines, at, rows = self.lines, self.at // across, room // across
+        last_first = max(0, -(-len(lines) // across) - rows)
+        first = min(self.first // across, at, last_first)
+        self.first = across * max(at - rows + 1, first)
         return lines[self.first : self.first + room]
 
     def sort_by(self, column: Column[Item]) -> None:

@@ -46,7 +46,7 @@ def fit_slots(
 
     The last of `ranked` are dropped first. A column of width 0 is always shown and gets the
     remaining width. `least` returns the width that it keeps if a column is to be shown. Columns
-    grow to their `most` cells while it keeps more than `enough`.
+    grow evenly to their `most` cells while it keeps more than `enough`.
     """
     room = width - MARK_WIDTH
     has_rest = any(not column.width for column in columns)
@@ -55,8 +55,10 @@ def fit_slots(
     shown = fit_columns(ranked, room, lambda column: GAP + column.width, least)
     rest = room - sum(GAP + column.width for column in shown)
     cells = {column: column.width for column in shown}
-    for column in shown:
-        grown = max(0, min(column.most - column.width, rest - enough))
+    growing = [column for column in shown if column.most]
+    for done, column in enumerate(growing):
+        share = (rest - enough) // (len(growing) - done)
+        grown = max(0, min(column.most - column.width, share))
         cells[column] += grown
         rest -= grown
     slots = []
@@ -83,7 +85,9 @@ class ListView(Wheel, FilterView, Generic[Item]):
     above = 1
     """Rows above the items: the heading, if there is room."""
     room = 1
-    """Rows for items at the last drawing."""
+    """Number of items for which there was room at the last drawing."""
+    across = 1
+    """Number of items side by side."""
 
     def __init__(
         self,
@@ -133,7 +137,7 @@ class ListView(Wheel, FilterView, Generic[Item]):
         self.redraw()
 
     def action_page(self, step: int) -> None:
-        self.action_move(step * max(1, self.room - 1))
+        self.action_move(step * max(1, self.room - self.across))
 
     @property
     def typed(self) -> str:  # type: ignore[override] # it is the state's
@@ -225,13 +229,18 @@ class ListView(Wheel, FilterView, Generic[Item]):
 
     def on_click(self, event: Click) -> None:
         """Sort by the heading at the mouse, or select the row at the mouse."""
-        number = event.y - self.above
-        if number < 0:
+        number = self.number_at(event.x, event.y - self.above)
+        shown = self.state.window(self.room, self.across)
+        if event.y < self.above:
             self.click_heading(event.x)
-        elif 0 <= number < len(self.state.window(self.room)):
+        elif number < len(shown):
             self.state.select(self.state.first + number)
             self.post_message(self.RowClicked())
         self.redraw()
+
+    def number_at(self, x: int, y: int) -> int:  # noqa: ARG002 - for a grid
+        """Return the number of the item at that cell, counted from the first one on screen."""
+        return y
 
     def click_heading(self, x: int) -> None:
         """Sort by the column at that cell, or reverse the order."""

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from statistics import mean
 from typing import NamedTuple
 
 from gputop.agent.device import Device, DeviceSample, DeviceState
-from gputop.agent.snapshot import DriverState, Machine, MachineState
+from gputop.agent.snapshot import Machine, MachineState
 from gputop.health.findings import Finding, Severity
 from gputop.schema.derived import label_of
-from gputop.text import (
-    ABSENT,
-    duration,
-    percentage,
-    quantity,
-    used_of,
-    visible,
-)
+from gputop.text import ABSENT, percentage, quantity, used_of, visible
 from gputop.ui.drawing.list_state import Column, ListState
 from gputop.ui.telemetry import Telemetry
+from gputop.ui.trouble import machine_trouble
 
 MOST_BUSY_PERCENT, MOST_USED_SHARE = 5, 0.05
 """Limits of a free GPU. Contexts of a display or of a daemon may remain."""
-AWAY = Severity.FAULT + 1
-"""Rank of an unreachable host, whose GPUs are unknown."""
 
 
 class HostGpu(NamedTuple):
@@ -41,8 +33,8 @@ class HostRow(NamedTuple):
 
     machine: Machine
     gpus: tuple[HostGpu, ...]
-    rank: int
-    """Severity of the gravest finding, or `AWAY`."""
+    rank: Severity
+    """Severity of the machine's trouble or of the gravest finding."""
     note: str
     """The gravest finding, or why the host is unreachable."""
 
@@ -79,7 +71,12 @@ def host_rows(telemetry: Telemetry) -> list[HostRow]:
                 gpus.append(
                     HostGpu(device, readings, problems.get(device.uuid), free),
                 )
-        rank, note = _rank_and_note(machine, gpus)
+        rank, note = Severity.OK, ""
+        trouble = machine_trouble(telemetry, machine)
+        if trouble is not None:
+            rank, note = trouble.severity, trouble.what
+        elif gpus:
+            rank, note = _gravest(gpus)
         rows.append(HostRow(machine, tuple(gpus), rank, note))
     return rows
 
@@ -95,34 +92,17 @@ def is_free(readings: DeviceSample) -> bool:
     return busy is None or busy <= MOST_BUSY_PERCENT
 
 
-def _rank_and_note(
-    machine: Machine,
-    gpus: Iterable[HostGpu],
-) -> tuple[int, str]:
-    """Return the severity of a host's gravest problem, and a text about it."""
-    problem = machine.problem
-    if machine.state is MachineState.CONNECTING:
-        return Severity.INFORMATION, "connecting"
-    if machine.state is MachineState.AWAY:
-        since = f"away for {duration(machine.age_seconds or 0.0)}"
-        if problem is None:
-            return AWAY, since
-        return AWAY, f"{since}: {visible(problem.why)}"
-    if problem is not None:
-        return Severity.FAULT, visible(f"{problem.what}: {problem.why}")
-    if machine.driver_state is DriverState.STARTING:
-        return Severity.INFORMATION, "waiting for its driver"
+def _gravest(gpus: Sequence[HostGpu]) -> tuple[Severity, str]:
+    """Return the severity of the gravest finding of these GPUs, and a text about it."""
     found = [gpu for gpu in gpus if gpu.finding is not None]
-    if not found:
+    worst = max(gpus, key=_severity)
+    if worst.finding is None:
         return Severity.OK, ""
-    worst = max(found, key=_severity)
     more = ""
     if len(found) > 1:
         more = f" (+{len(found) - 1} GPUs)"
-    assert worst.finding is not None, "only those with a finding"
-    return _severity(
-        worst,
-    ), f"GPU {worst.device.number}: {worst.finding.title}{more}"
+    note = f"GPU {worst.device.number}: {worst.finding.title}{more}"
+    return worst.finding.severity, note
 
 
 def _severity(gpu: HostGpu) -> Severity:
@@ -236,7 +216,7 @@ WORST = Column[HostRow](
     "WORST FIRST",
     0,
     lambda row: row.note,
-    lambda row: row.rank,
+    lambda row: (row.rank, row.is_away),
     right=False,
     largest_first=True,
     about="its gravest finding, or why it is unreachable",

@@ -11,9 +11,9 @@ from textual.widget import Widget
 
 from gputop.agent.device import Device, DeviceState
 from gputop.agent.snapshot import MachineState
-from gputop.health.findings import Severity
 from gputop.text import cells, count
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit
+from gputop.ui.drawing.device_cells import sign_of
 from gputop.ui.drawing.filter_bar import FilterView
 from gputop.ui.drawing.list_state import Column
 from gputop.ui.drawing.list_view import ListView, Slot, fit_slots
@@ -74,11 +74,7 @@ class HostsView(ListView[HostRow]):
     """List of hosts, worst first."""
 
     class Opened(Message):
-        """Message that a host was opened."""
-
-        def __init__(self, name: str) -> None:
-            super().__init__()
-            self.name = name
+        """Message that the selected host was opened."""
 
     noun = "hosts"
 
@@ -103,14 +99,13 @@ class HostsView(ListView[HostRow]):
         if column is host_row.HOST:
             return ACCENT
         if column is host_row.WORST:
-            return _style_of(item.rank)
+            return sign_of(item.rank).style
         return TEXT
 
     def action_open(self) -> None:
         """Show the GPUs and processes of the selected host."""
-        row = self.selected
-        if row is not None:
-            self.post_message(self.Opened(row.machine.name))
+        if self.selected is not None:
+            self.post_message(self.Opened())
 
     def action_sort(self, step: int) -> None:
         """Sort by the column `step` places further on."""
@@ -136,7 +131,7 @@ def _gpu_cell(gpu: HostGpu) -> Span:
     """Return a bar for the GPU's utilization, in the colour of its finding."""
     style = BUSY
     if gpu.finding is not None:
-        style = _style_of(gpu.finding.severity)
+        style = sign_of(gpu.finding.severity).style
     if gpu.readings.state is not DeviceState.OK:
         return Span("×", FAULT)
     if gpu.is_free:
@@ -146,15 +141,6 @@ def _gpu_cell(gpu: HostGpu) -> Span:
         return Span("┄", TRACK)
     level = min(len(LEVELS) - 1, round(busy / 100 * len(LEVELS)))
     return Span(LEVELS[level], style)
-
-
-def _style_of(rank: int) -> Style:
-    """Return the style for the severity of a finding."""
-    if rank >= Severity.FAULT:
-        return FAULT
-    if rank >= Severity.WARNING:
-        return WARN
-    return DIM
 
 
 class HostsTab(LiveTab):
@@ -185,6 +171,12 @@ class HostsTab(LiveTab):
         if row is None or not row.gpus:
             return None
         return row.gpus[0].device
+
+    @property
+    def selected_name(self) -> str | None:
+        """Name of the selected host."""
+        row = self.view.selected
+        return None if row is None else row.machine.name
 
     def show_telemetry(self) -> None:
         rows = host_rows(self.telemetry)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputop.agent.device import Absence, Device, DeviceSample
+from gputop.agent.device import DeviceSample
 from gputop.schema.values import rate
 from gputop.text import ABSENT, fit_columns, percentage, size
 from gputop.ui.drawing import charts
 from gputop.ui.drawing.cells import Row, Span, reading
-from gputop.ui.drawing.charts import Chart
 from gputop.ui.drawing.palette import DIM, TRACK
+from gputop.ui.monitor.shown_device import ShownDevice
 
 LONGEST_RATE = len("0.98 GiB/s")
 GAP = 3
@@ -19,15 +19,8 @@ Part = tuple[str, str]
 """A label and a value."""
 
 
-def lacks(readings: DeviceSample, name: str) -> bool:
-    """True if the device does not support the reading, which is then left out."""
-    return readings.absent.get(name) is Absence.NOT_SUPPORTED
-
-
 def detail_rows(
-    device: Device,
-    r: DeviceSample,
-    activity: Chart,
+    shown: ShownDevice,
     width: int,
     most: int,
 ) -> list[Row]:
@@ -35,6 +28,7 @@ def detail_rows(
 
     A supported reading is shown even without a value. The device page says why it is missing.
     """
+    device, r = shown.device, shown.readings
     clocks = [
         ("SM", "sm_clock_mhz", _of(r.sm_clock_mhz, device.sm_clock_max_mhz)),
         (
@@ -59,10 +53,10 @@ def detail_rows(
         ),
     ]
     # SM active has a bar already.
-    if activity is charts.SM_ACTIVE:
+    if shown.activity is charts.SM_ACTIVE:
         del units[0]
-    first = _supported(r, [*clocks[:1], *units])
-    second = _supported(r, clocks[1:])
+    first = _supported(shown, [*clocks[:1], *units])
+    second = _supported(shown, clocks[1:])
     if r.memory_reserved_bytes:
         second.append(("reserved", size(r.memory_reserved_bytes)))
     lines = [parts for parts in (first, second) if parts]
@@ -71,10 +65,12 @@ def detail_rows(
 
 
 def _supported(
-    r: DeviceSample,
+    shown: ShownDevice,
     parts: Sequence[tuple[str, str, str]],
 ) -> list[Part]:
-    return [(label, text) for label, name, text in parts if not lacks(r, name)]
+    return [
+        (label, text) for label, name, text in parts if not shown.lacks(name)
+    ]
 
 
 def _links(r: DeviceSample, width: int) -> list[list[Part]]:

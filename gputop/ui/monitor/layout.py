@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -33,27 +32,21 @@ class DeviceLayout:
     panel_width: int
     panel_height: int
     rows: int
-    """Total number of rows, with the heading of the one-row density and titles of hosts."""
-    heading_rows: int
+    """Total number of rows, with the heading of the one-row density."""
 
 
 def plan_layout(
-    sections: Sequence[int],
+    devices: int,
     width: int,
     height: int,
     chosen: Density | None = None,
-    titles: int = 0,
 ) -> DeviceLayout:
-    """Return the fullest layout that leaves room for processes, or one with the chosen density.
-
-    `sections` are numbers of devices; each section starts a new line. `titles` is the number of
-    rows for titles of sections.
-    """
-    room = height - process_rows(height) - titles
+    """Return the fullest layout that leaves room for processes, or one with the chosen density."""
+    room = height - process_rows(height)
     densities = (Density.FULL, Density.COMPACT, Density.ROW)
     for density in (chosen,) if chosen else densities:
-        layout = _layout_at(density, sections, width, room, titles)
-        if layout.rows <= room + titles:
+        layout = _layout_at(density, devices, width, room)
+        if layout.rows <= room:
             break
     return layout
 
@@ -65,22 +58,18 @@ def process_rows(height: int) -> int:
 
 def _layout_at(
     density: Density,
-    sections: Sequence[int],
+    devices: int,
     width: int,
     room: int,
-    titles: int,
 ) -> DeviceLayout:
     """Return the layout with the fewest columns that gives each panel a chart, else with the
     tallest panels."""
     heading = density is Density.ROW
     narrowest = NARROWEST_ROW if heading else NARROWEST_PANEL
-    most = max(
-        1,
-        min(max(sections, default=0), (width + GAP) // (narrowest + GAP)),
-    )
+    most = max(1, min(devices, (width + GAP) // (narrowest + GAP)))
     best = None
     for columns in range(1, most + 1):
-        lines = max(1, sum(-(-devices // columns) for devices in sections))
+        lines = max(1, -(-devices // columns))
         panel_width = (width - (columns - 1) * GAP) // columns
         panel_height = int(density)
         if density is Density.FULL:
@@ -91,8 +80,7 @@ def _layout_at(
             columns,
             panel_width,
             panel_height,
-            rows + titles,
-            heading,
+            rows,
         )
         too_wide = (
             panel_width > WIDEST_PANEL and not heading and columns < most

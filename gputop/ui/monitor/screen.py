@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from textual import on
 from textual.app import ComposeResult
 from textual.events import Click
 from textual.widget import Widget
@@ -43,7 +42,7 @@ class MonitorTab(ListTab):
     def selected(self) -> Device | None:
         """Selected device, or the selected process's device if the processes have the focus."""
         found = super().selected if self.processes.focused_list else None
-        return found or self.devices.selected
+        return found or self.devices.device
 
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
@@ -68,7 +67,8 @@ class MonitorTab(ListTab):
         self._go_to_list(to_it=not self.processes.focused_list)
 
     def _go_to_list(self, *, to_it: bool) -> None:
-        self.processes.focused_list, self.devices.active = to_it, not to_it
+        self.processes.focused_list = to_it
+        self.devices.focused_list = not to_it
         self.show_telemetry()
 
     def action_filter(self) -> None:
@@ -76,22 +76,19 @@ class MonitorTab(ListTab):
         self._go_to_list(to_it=True)
         self.processes.action_filter()
 
-    @on(ProcessesView.RowClicked)
-    def _row_clicked(self) -> None:
-        self._go_to_list(to_it=True)
-
     def on_click(self, event: Click) -> None:
-        if event.widget is self.devices:
-            self._go_to_list(to_it=False)
-            if event.chain == 2:
-                self.app.call_later(self.screen.run_action, "act('details')")
+        on_processes = event.widget is self.processes
+        if on_processes or event.widget is self.devices:
+            self._go_to_list(to_it=on_processes)
+        if event.widget is self.devices and event.chain == 2:
+            self.app.call_later(self.screen.run_action, "act('details')")
 
     def on_resize(self) -> None:
         self.show_telemetry()
 
     def _arrange(self) -> None:
         """Divide the space. This depends only on the terminal and the number of devices."""
-        has_devices = bool(self.telemetry.devices or self.telemetry.machines)
+        has_devices = bool(self.telemetry.devices)
         screen = self.screen
         alone = screen.has_class("-tiny") or screen.has_class("-flat")
         self._host.display = not has_devices

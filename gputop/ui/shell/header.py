@@ -13,7 +13,6 @@ from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.health.findings import Severity
 from gputop.schema.derived import gpus_text, label_of
 from gputop.text import (
-    count,
     duration,
     fit_columns,
     moment,
@@ -33,6 +32,7 @@ from gputop.ui.drawing.cells import (
     spread,
     width_of,
 )
+from gputop.ui.drawing.device_cells import sign_of
 from gputop.ui.drawing.live import TelemetryView
 from gputop.ui.drawing.palette import (
     ACCENT,
@@ -45,6 +45,7 @@ from gputop.ui.drawing.palette import (
     WARN,
 )
 from gputop.ui.telemetry import Telemetry
+from gputop.ui.trouble import stream_trouble
 
 if TYPE_CHECKING:
     from gputop.health.why import Entry
@@ -84,31 +85,11 @@ class Header(TelemetryView):
 
     def _status(self, width: int) -> Row:
         """Return the status: an interruption, the gravest problem, or that there is none."""
-        telemetry = self._telemetry
-        if telemetry.silent_seconds is not None:
-            return [
-                Span(
-                    clip(self._silence(telemetry.silent_seconds), width),
-                    FAULT,
-                ),
-            ]
-        if telemetry.machines and not telemetry.devices:
-            many = count(len(telemetry.machines), "host")
-            return [Span(f" No devices yet on {many}", WARN)]
-        if telemetry.starting:
-            return [Span(" Waiting for the NVIDIA driver", WARN)]
-        if not telemetry.devices:
-            what = "The driver lists no GPUs"
-            inventory = telemetry.inventory
-            if inventory is not None and inventory.problem is not None:
-                what = visible(inventory.problem.what)
-            parts = fit_columns(
-                (f" {what}", ": showing only the host"),
-                width,
-                cells_of,
-            )
-            return [Span("".join(parts) or f" {what}", WARN)]
-        report = telemetry.why()
+        trouble = stream_trouble(self._telemetry)
+        if trouble is not None:
+            style = sign_of(trouble.severity).style
+            return [Span(clip(f" {trouble.what}", width), style)]
+        report = self._telemetry.why()
         if not report.problems:
             return fit([Span(f" {report.summary}", GOOD)], width)
         return _problem_row(report.problems, width)
@@ -165,8 +146,10 @@ class Header(TelemetryView):
 
     def _summary(self, width: int) -> Row:
         """Return the totals, or the remedy for an interrupted stream."""
-        if self._remedy:
-            return [Span(clip(f" {self._remedy}", width))]
+        trouble = stream_trouble(self._telemetry)
+        # Without devices, the monitor shows the remedy.
+        if trouble is not None and trouble.remedy and self._telemetry.devices:
+            return [Span(clip(f" {trouble.remedy}", width))]
         devices, host = self._devices(), self._host()
         # Readings of single devices are dropped first.
         ranked = (*devices[:SUMS], *host, *devices[SUMS:])
@@ -175,37 +158,11 @@ class Header(TelemetryView):
         right = [span for part in host if part in kept for span in part]
         return spread(left, right, width)
 
-    @property
-    def _remedy(self) -> str:
-        """Remedy for an interrupted stream, or "" if waiting is enough."""
-        problem = self._telemetry.interruption
-        if self._telemetry.silent_seconds is None or problem is None:
-            return ""
-        if not problem.check:
-            return ""
-        return visible(problem.remedy)
-
-    def _silence(self, seconds: float) -> str:
-        telemetry, problem = self._telemetry, self._telemetry.interruption
-        text = f" No data for {duration(seconds)}"
-        if seconds < 1:
-            text = " The sampler stopped"
-        if problem is not None and self._remedy:
-            return f" {visible(problem.what)}: no data for {duration(seconds)}"
-        if problem is not None and telemetry.replayed:
-            return f"{text}: {visible(f'{problem.why}. {problem.remedy}')}"
-        if problem is not None:
-            return f"{text}: {visible(problem.why)}. Restarting the sampler"
-        if telemetry.replayed:
-            return f"{text}: a gap in the recording"
-        if telemetry.restarting:
-            return f"{text}: the driver is restarting"
-        return text
-
     def _host(self) -> list[Row]:
-        host = self._telemetry.host
-        # The title of each host shows this.
-        if host is None or self._telemetry.machines:
+        host, machines = self._telemetry.host, self._telemetry.machines
+        if machines:
+            host = machines[0].host
+        if host is None or len(machines) > 1:
             return []
         memory = used_of(host.memory_used_bytes, host.memory_total_bytes)
         load = host.load_average[0] if host.load_average else None

@@ -100,7 +100,7 @@ HOSTS = {
     "▇ ○ ×": "a GPU's load; a free GPU; a GPU that does not answer",
     "a:3": "GPU 3 of host a",
     "AWAY": "the connection or the remote gputop ended; gputop reconnects within a minute",
-    "no data for …": "connected but silent; gputop reconnects soon",
+    "2.0 s behind": "connected, but its newest sample is so old",
     HOST.title: HOST.about,
     "b, F9, e": "work on this machine only, which is --host localhost; for another machine, use "
     "ssh -t HOST gputop",

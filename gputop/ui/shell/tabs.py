@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from textual.widgets import ContentSwitcher
 
 from gputop.ui.drawing.live import LiveTab
-from gputop.ui.hosts.screen import HostsTab, HostsView
+from gputop.ui.hosts.screen import HostsTab
 from gputop.ui.processes.screen import ListTab, ProcessesTab
 from gputop.ui.telemetry import Telemetry
 
@@ -84,6 +84,11 @@ class Tabs(ContentSwitcher):
         )
 
     def switch(self, name: str) -> None:
+        """Show a tab. The monitor shows one host, the selected one of several."""
+        hosts = self._made.get("hosts")
+        if name == "monitor" and isinstance(hosts, HostsTab):
+            first = self._telemetry.machines[0].name
+            self._telemetry.host_name = hosts.selected_name or first
         self.screen.set_focus(None)
         self.shown = name
         if (
@@ -95,10 +100,11 @@ class Tabs(ContentSwitcher):
 
     def go_back(self) -> None:
         """Return to the tab that opened the page, else to the monitor, else to all hosts."""
-        came_from = "monitor"
-        if self._telemetry.has_hosts and self.shown in ("monitor", "hosts"):
+        came_from, telemetry = "monitor", self._telemetry
+        at_top = self.shown in ("monitor", "hosts")
+        if telemetry.has_hosts and (at_top or telemetry.host_name is None):
             came_from = "hosts"
-            self._telemetry.host_name = None
+            telemetry.host_name = None
         self.switch(self._came_from.get(self.shown, came_from))
 
     async def show_hosts(self) -> None:
@@ -108,9 +114,8 @@ class Tabs(ContentSwitcher):
         if self.shown == "monitor":
             self.switch("hosts")
 
-    def on_hosts_view_opened(self, event: HostsView.Opened) -> None:
-        """Show the GPUs and processes of one host."""
-        self._telemetry.host_name = event.name
+    def on_hosts_view_opened(self) -> None:
+        """Show the GPUs and processes of the selected host."""
         self.switch("monitor")
 
     async def get_benchmark(self) -> BenchmarkTab:

@@ -1,0 +1,96 @@
+"""A device with everything that the monitor shows about it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gputop.agent.device import Absence, Device, DeviceSample
+from gputop.health.findings import BoundBy, Finding
+from gputop.ui.drawing import charts
+from gputop.ui.drawing.charts import Chart
+from gputop.ui.telemetry import Telemetry
+from gputop.ui.trouble import Trouble, device_trouble
+
+OF_DEVICE, OF_ALL = 6, 8
+"""Number of charts of one among several devices, and of a single device with its host."""
+
+
+class ShownDevice(NamedTuple):
+    """A device, and the telemetry with its readings."""
+
+    telemetry: Telemetry
+    device: Device
+    index_cells: int = 1
+    """Width of the longest device index, so that names are aligned."""
+
+    @property
+    def label(self) -> str:
+        """Number on its machine, without the machine, which is the only one on the monitor."""
+        number = self.device.number
+        space = self.index_cells - len(str(self.device.index))
+        return " " * space + number
+
+    @property
+    def readings(self) -> DeviceSample:
+        return self.telemetry.readings(self.device.uuid)
+
+    @property
+    def finding(self) -> Finding | None:
+        """Gravest finding about the device."""
+        return self.telemetry.problems.get(self.device.uuid)
+
+    @property
+    def bound_by(self) -> BoundBy | None:
+        """Bottleneck of the device, if it has been judged."""
+        return self.telemetry.judgement.bound_by.get(self.device.uuid)
+
+    @property
+    def old_seconds(self) -> float | None:
+        """Age of the readings, if they are outdated."""
+        return self.telemetry.old_seconds(self.readings)
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """Reason why its readings are missing or old, or its fault."""
+        return device_trouble(self.telemetry, self.device)
+
+    @property
+    def fault(self) -> Trouble | None:
+        """Fault that is shown instead of readings. Old readings are shown, but faded."""
+        if self.old_seconds is not None:
+            return None
+        return self.trouble
+
+    @property
+    def memory(self) -> tuple[int | None, int | None]:
+        """Used and total bytes of memory: of the host if the device has none of its own."""
+        host, r = self.telemetry.host_of(self.device), self.readings
+        if self.device.memory_is_shared and host is not None:
+            return host.memory_used_bytes, host.memory_total_bytes
+        return r.memory_used_bytes, r.memory_total_bytes
+
+    def lacks(self, name: str) -> bool:
+        """Return True if the device does not support the reading, which is then left out."""
+        return self.readings.absent.get(name) is Absence.NOT_SUPPORTED
+
+    @property
+    def activity(self) -> Chart:
+        """Chart of the activity: *SM active* for a MIG instance, which has no *busy*."""
+        has_other = self.readings.sm_active_percent is not None
+        if self.lacks(charts.BUSY.name) and has_other:
+            return charts.SM_ACTIVE
+        return charts.BUSY
+
+    @property
+    def activity_percent(self) -> float | None:
+        value: float | None = getattr(self.readings, self.activity.name)
+        return value
+
+    @property
+    def charts(self) -> list[Chart]:
+        """Charts of its readings, the most useful first; of the host only for a single device."""
+        many = OF_ALL if len(self.telemetry.devices) == 1 else OF_DEVICE
+        wanted = list(charts.CHARTS[:many])
+        if self.lacks(charts.BUSY.name):
+            wanted[0] = charts.SM_ACTIVE
+        return [chart for chart in wanted if not self.lacks(chart.name)]
