@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import RenderableType
 from rich.padding import Padding
+from rich.style import StyleType
 from rich.table import Table
 from rich.text import Text
 
@@ -24,10 +25,31 @@ if TYPE_CHECKING:
     from gputop.health.why import Entry, WhyReport
 
 WORDS = {
-    Severity.INFORMATION: ("note", pages.CYAN),
-    Severity.WARNING: ("warning", pages.YELLOW),
-    Severity.FAULT: ("FAULT", pages.LOUD_RED),
+    Severity.INFORMATION: "note",
+    Severity.WARNING: "warning",
+    Severity.FAULT: "FAULT",
 }
+
+
+class Look(NamedTuple):
+    """Look of the page."""
+
+    severity: Mapping[Severity, StyleType]
+    fine: StyleType = ""
+    heading: StyleType = ""
+    label: StyleType = pages.DIM
+    value: StyleType = pages.DIM
+    is_dated: bool = False
+    """True to add the time at which each finding was first made."""
+
+
+LOOK = Look(
+    {
+        Severity.INFORMATION: pages.CYAN,
+        Severity.WARNING: pages.YELLOW,
+        Severity.FAULT: pages.LOUD_RED,
+    }
+)
 
 
 def page(
@@ -40,29 +62,40 @@ def page(
     colour: bool,
 ) -> str:
     """Return the page as text, with lines of at most `width` columns if given."""
-    style = ""
+    heading = _heading(inventory, sample, seconds, width)
+    parts = report_parts(report, LOOK)
+    return pages.rendered(heading, *parts, width=width, colour=colour)
+
+
+def report_parts(report: WhyReport, look: Look) -> Iterator[RenderableType]:
+    """Yield the parts of the page, from the summary to the checks without data."""
+    style = look.fine
     if report.severity >= Severity.WARNING:
-        _, style = WORDS[report.severity]
-    parts: list[RenderableType] = [
-        _heading(inventory, sample, seconds, width),
-        Text.assemble((report.summary, style)),
-    ]
+        style = look.severity[report.severity]
+    yield Text(report.summary, style)
     section, table = "", _entries()
     for entry in report.entries:
         if entry.section != section:
+            yield table
             section, table = entry.section, _entries()
-            parts += ["", section]
-        if table not in parts:
-            parts.append(table)
-        _add_entry(table, entry)
-    parts += ["", BOUND_BY]
-    parts += [_indented(line) for line in report.bounds]
-    parts += ["", CHECKED, _indented(", ".join(report.fine) or "nothing yet")]
+            yield from _title(section, look)
+        _add_entry(table, entry, look)
+    yield table
+    if report.bounds:
+        yield from _title(BOUND_BY, look)
+    for line in report.bounds:
+        yield _indented(line)
+    yield from _title(CHECKED, look)
+    yield _indented(", ".join(report.fine) or "nothing yet")
     if report.lacking:
-        parts += ["", LACKING]
+        yield from _title(LACKING, look)
     for reason, checks in report.lacking.items():
-        parts.append(_indented(f"{', '.join(checks)}: {reason}"))
-    return pages.rendered(*parts, width=width, colour=colour)
+        yield _indented(f"{', '.join(checks)}: {reason}")
+
+
+def _title(title: str, look: Look) -> Iterator[RenderableType]:
+    yield ""
+    yield Text(title, look.heading)
 
 
 def _heading(
@@ -89,25 +122,30 @@ def _entries() -> Table:
     return table
 
 
-def _add_entry(table: Table, entry: Entry) -> None:
-    table.add_row(
-        Text.assemble(WORDS[entry.severity]), Text(visible(entry.title))
-    )
+def _add_entry(table: Table, entry: Entry, look: Look) -> None:
+    style = look.severity[entry.severity]
+    title = Text(visible(entry.title))
+    if entry.since is not None and look.is_dated:
+        title.append(f"  since {moment(entry.since)}", look.label)
+    table.add_row(Text(WORDS[entry.severity], style), title)
     for device, evidence in zip(entry.devices, entry.evidence, strict=True):
         if evidence:
-            text = _numbers(evidence)
+            text = _numbers(evidence, look)
             if len(entry.devices) > 1:
-                text = f"GPU {label_of(device)}: {text}"
-            table.add_row("", Text.assemble((visible(text), pages.DIM)))
+                who = Text(f"GPU {label_of(device)}: ", look.label)
+                text = who + text
+            table.add_row("", text)
     if entry.remedy:
         table.add_row("", pages.remedy(visible(entry.remedy)))
 
 
-def _numbers(evidence: Iterable[Evidence]) -> str:
+def _numbers(evidence: Iterable[Evidence], look: Look) -> Text:
     parts = []
     for label, text, time in figures(evidence):
-        parts.append(f"{label} {text}{time}")
-    return " · ".join(parts)
+        part = Text(f"{label} ", look.label)
+        part.append(visible(text), look.value)
+        parts.append(part.append(time, look.label))
+    return Text(" · ", look.label).join(parts)
 
 
 def _indented(text: str) -> RenderableType:

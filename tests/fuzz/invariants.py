@@ -9,6 +9,8 @@ import json
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from rich.console import Console
+
 from gputop.agent.lines import to_line
 from gputop.agent.pacing import Pacing
 from gputop.agent.sender import handle_requests
@@ -26,7 +28,7 @@ from gputop.ui.device.events import EventsView
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.timeline import TimelineView
 from gputop.ui.device.title import DeviceTitle
-from gputop.ui.device.why_page import FindingsView, WhyTitle
+from gputop.ui.device.why_page import FindingsView
 from gputop.ui.drawing.cells import fit, width_of
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
@@ -37,7 +39,7 @@ from gputop.ui.telemetry import Telemetry
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gputop.ui.drawing.live import LiveView
+    from gputop.ui.drawing.live import LiveView, ScrolledPage
 
 GOOD = Sample(1_763_640_000.125, Host(cpu_percent=12.5))
 """What comes after whatever it was."""
@@ -115,6 +117,12 @@ def check_drawn(telemetry: Telemetry, number: int) -> None:
     The number chooses the size, the first device, the density, and the zoom of the charts.
     """
     width, height = SIZES[number % len(SIZES)]
+    console = Console(width=width, height=height, file=io.StringIO())
+    for each in pages(telemetry):
+        for part in (each.title(), each.page()):
+            for line in console.render_lines(part):
+                text = "".join(segment.text for segment in line)
+                assert text.isprintable(), f"{type(each).__name__}: {text!r}"
     for view in monitor(telemetry, width, height):
         if isinstance(view, DevicesView):
             view.density = (AUTO, *DENSITIES)[number % (1 + len(DENSITIES))]
@@ -138,16 +146,22 @@ def monitor(telemetry: Telemetry, width: int, height: int) -> list[LiveView]:
     """Return the views of the monitor and of the first device's pages."""
     devices = DevicesView(telemetry)
     devices.plan(width, height)
-    findings, of_all = FindingsView(telemetry), FindingsView(telemetry)
-    of_all.of_all = True
     title, timeline = DeviceTitle(telemetry), TimelineView(telemetry)
     details, events = DetailsView(telemetry), EventsView(telemetry)
-    for view in (title, timeline, details, events, findings):
+    for view in (title, timeline, details, events):
         view.device = telemetry.devices[0] if telemetry.devices else None
-    why = WhyTitle(telemetry, findings)
     header, host = Header(telemetry), HostView(telemetry)
-    views: list[LiveView] = [devices, title, timeline, details, events, findings, of_all, why]
+    views: list[LiveView] = [devices, title, timeline, details, events]
     return [*views, ProcessesView(telemetry), header, host]
+
+
+def pages(telemetry: Telemetry) -> Iterator[ScrolledPage]:
+    """Yield the pages that Rich draws, of all devices and of the first."""
+    for of_all in (True, False):
+        findings = FindingsView(telemetry)
+        findings.of_all = of_all
+        findings.device = telemetry.devices[0] if telemetry.devices else None
+        yield findings
 
 
 VIEWS = (View(processes="below"), View(width=60))

@@ -15,6 +15,7 @@ from textual.widgets import Select, Static
 
 from gputop.fleet.screens.screen import FleetScreen
 from gputop.fleet.watch import FleetWatch
+from gputop.ui.drawing.live import ScrolledPage
 from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.screen import Screen
     from textual.strip import Strip
+    from textual.widget import Widget
 
     from gputop.agent.snapshot import Record
     from gputop.bench.events import Result
@@ -90,10 +92,21 @@ def fleet_screen(state: FleetState) -> FleetScreen:
     return FleetScreen(state, NoWatch())
 
 
-def shown(pilot: Pilot[None], view: type[LiveView | KeysView]) -> str:
+def shown(pilot: Pilot[None], view: type[LiveView | ScrolledPage | KeysView]) -> str:
     """Return the text that a widget shows, without styles."""
     found = pilot.app.query_one(view)
-    return keys_in(found.screen) if isinstance(found, KeysView) else found.text()
+    if isinstance(found, KeysView):
+        return keys_in(found.screen)
+    if isinstance(found, ScrolledPage):
+        return text_in(found)
+    return found.text()
+
+
+def text_in(widget: Widget) -> str:
+    """Return the text on screen where the widget is, without ends of lines."""
+    left, top, width, height = widget.region
+    strips = widget.screen._compositor.render_strips()[top : top + height]
+    return "\n".join(strip.crop(left, left + width).text.rstrip() for strip in strips)
 
 
 def keys_in(screen: Screen[Any]) -> str:

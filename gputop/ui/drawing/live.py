@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich.console import Group, RenderableType
 from rich.segment import Segment
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Vertical, VerticalScroll
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import ContentSwitcher
+from textual.widgets import ContentSwitcher, Static
 
 from gputop.agent.device import Device
 from gputop.text import count, visible
@@ -163,6 +164,47 @@ class ScrolledView(DeviceView):
         return shown
 
 
+class ScrolledPage(VerticalScroll, can_focus=False, inherit_bindings=False):
+    """Page about a device that is drawn by Rich, and scrolls under its title.
+
+    A subclass implements `page`. Foreign text goes through `visible`, and is never markup.
+    """
+
+    DEFAULT_CSS = """
+    ScrolledPage { scrollbar-size-vertical: 1; }
+    ScrolledPage > .title { dock: top; height: auto; }
+    """
+    device: Device | None = None
+
+    def __init__(self, telemetry: Telemetry, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._telemetry = telemetry
+        self._title, self._page = Static(classes="title"), Static()
+
+    def compose(self) -> ComposeResult:
+        yield self._title
+        yield self._page
+
+    def title(self) -> RenderableType:
+        """Return the line above the page; by default there is none."""
+        return Group()
+
+    def page(self) -> RenderableType:
+        """Return the page, however long it is."""
+        raise NotImplementedError
+
+    def redraw(self) -> None:
+        """Draw again."""
+        self._title.update(self.title())
+        self._page.update(self.page())
+
+    def action_move(self, step: int) -> None:
+        self.scroll_relative(y=step, animate=False)
+
+    def action_page(self, step: int) -> None:
+        self.action_move(step * max(1, self.size.height - 2))
+
+
 def space_of(tab: Widget) -> Size:
     """Return the space for a tab, also before it is shown and while a filter is below it."""
     around = tab.parent
@@ -208,7 +250,7 @@ class DeviceTab(LiveTab):
     def __init__(
         self,
         telemetry: Telemetry,
-        views: Sequence[DeviceView],
+        views: Sequence[DeviceView | ScrolledPage],
         *,
         id: str,  # noqa: A002
     ) -> None:
