@@ -15,6 +15,7 @@ from textual.widgets import Select, Static
 
 from gputop.fleet.screens.screen import FleetScreen
 from gputop.fleet.watch import FleetWatch
+from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.drawing.live import ScrolledPage
 from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
@@ -208,6 +209,12 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110 - of another thread
             await asyncio.sleep(0.01)
+
+
+async def ended(pilot: Pilot[None]) -> None:
+    """Until the stress test has ended, and its results are stored and drawn."""
+    await until(pilot, lambda: not pilot.app.query_one(BenchmarkTab).running)
+    await settle(pilot)
 
 
 async def resize(pilot: Pilot[None], width: int, height: int) -> None:

@@ -42,6 +42,7 @@ from tests.ui import scenes
 from tests.ui.pilots import (
     app_with,
     dashboard_of,
+    ended,
     keep_in,
     keys_in,
     lines,
@@ -325,8 +326,8 @@ async def test_a_test_of_a_simulated_device_is_simulated(
         uuid = inventory(2).devices[0].uuid
         assert list(stream.asked["loads"]) == [uuid]
         await pilot.press("x")
-        await until(pilot, lambda: "Stopped" in shown(pilot, TitleView))
-        await settle(pilot)
+        await ended(pilot)
+        assert "Stopped" in shown(pilot, TitleView)
         assert "on GPU 0 simulated H100 80GB HBM3" in shown(pilot, TitleView)
         assert stream.asked["loads"] == {}
         assert " simulated H100" in shown(pilot, ResultsView)
@@ -391,7 +392,7 @@ async def test_a_device_that_gets_too_hot_ends_its_run_while_another_tab_is_show
     session.to_send = (*EVENTS[:-1], inventory(1), sample(1), limit, last)
     async with settled(app_with(inventory(1), sample(1, processes=[]))) as (_, pilot):
         await pilot.press("space", "b", "1")  # paused: what is shown is not what is watched
-        await until(pilot, lambda: shown(pilot, TitleView).startswith(" Too hot"))
+        await ended(pilot)
         await pilot.press("2")
         assert "Too hot it reached 88°C, and its limit is 86°C" in shown(pilot, TitleView)
         assert "heat limit: 86°C (slowdown at 89°C)" in shown(pilot, ReadoutView)

@@ -14,12 +14,11 @@ from gputop.bench.plan.kinds import CHECK
 from gputop.bench.results import store
 from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.results import ResultsView
-from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.shell.app import GputopApp
 from tests.bench.kept import COPY, soak, table
 from tests.streams import PreparedStream, inventory, sample
-from tests.ui.pilots import keep_in, open_form, settle, settled, shown, until
+from tests.ui.pilots import ended, keep_in, open_form, settle, settled, shown, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +87,7 @@ async def test_the_button_stops_what_it_started(endless: type[EndlessSession]) -
             assert str(button.label) == label
             button.press()
             await settle(pilot)
-        await until(pilot, lambda: not app.query_one(BenchmarkTab).running)
+        await ended(pilot)
         assert str(button.label) == "Start"
 
 
@@ -114,6 +113,5 @@ async def test_the_chart_keeps_its_height_when_the_run_ends(
         await pilot.press("b")
         before = app.query_one(ThroughputChart).region
         await pilot.press("x")
-        await until(pilot, lambda: not app.query_one(BenchmarkTab).running)
-        await settle(pilot)
+        await ended(pilot)
         assert app.query_one(ThroughputChart).region == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from gputop.bench.events import Progress
 from gputop.bench.plan import target_choice
 from gputop.bench.run.run import Run
-from gputop.ui.benchmark import device_strips
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
+from gputop.ui.drawing.charts import GUTTER
 from tests.runs import begin, cpu_run, gpu_run, gpu_sample, look
 from tests.streams import NOW, inventory, sample
 
@@ -29,14 +30,14 @@ def drawn(run: DeviceRun, width: int = 78, height: int = 30) -> list[str]:
 
 
 def labelled(rows: list[str], label: str) -> str:
-    (found,) = (row for row in rows if row[: device_strips.LEFT].split(" 0–")[0].strip() == label)
+    (found,) = (row for row in rows if re.match(rf"{label} +(\d|by )", row))
     return found
 
 
 def bottom(rows: list[str], label: str) -> str:
     """The lowest of the rows that it takes: something of it is there as long as it goes on."""
     n = rows.index(labelled(rows, label))
-    while rows[n + 1 : n + 2] != [""] and not rows[n + 1][: device_strips.LEFT].strip():
+    while rows[n + 1 : n + 2] != [""] and not rows[n + 1][:GUTTER].strip():
         n += 1
     return rows[n]
 
@@ -77,14 +78,30 @@ def test_any_width_is_drawn() -> None:
 
 def test_a_device_that_nothing_holds_back_says_so() -> None:
     rows = drawn(gpu_run(600.0, 30.0))
-    assert labelled(rows, "held back").endswith(" by nothing")
+    assert labelled(rows, "held back")[:GUTTER].endswith(" by nothing ")
+
+
+@pytest.mark.parametrize(
+    ("ended", "power", "clock", "temp"),
+    [
+        (False, "698/700 W", "1779/1980 MHz", "80/86°C"),
+        (True, "690/700 W", "1860/1980 MHz", "80/86°C"),
+    ],
+)
+def test_each_has_its_value_and_its_limit(
+    *, ended: bool, power: str, clock: str, temp: str
+) -> None:
+    rows = drawn(gpu_run(60.0, 42.0, ended=ended))
+    assert labelled(rows, "power")[:GUTTER].split() == ["power", *power.split()]
+    assert labelled(rows, "clock")[:GUTTER].split() == ["clock", *clock.split()]
+    assert labelled(rows, "temp")[:GUTTER].split() == ["temp", *temp.split()]
 
 
 def test_a_cpu_has_no_power_and_no_reasons() -> None:
     rows = drawn(cpu_run(60.0, 30.0))
-    assert labelled(rows, "clock").endswith(" MHz")
+    assert labelled(rows, "clock")[:GUTTER].endswith("3450/4000 MHz ")
     assert labelled(rows, "temp")
-    assert not any(row.startswith((" power", " held back")) for row in rows)
+    assert not any(row.startswith(("power", "held back")) for row in rows)
 
 
 def test_an_unknown_reason_of_a_foreign_driver_is_shown_inert() -> None:
@@ -95,5 +112,4 @@ def test_an_unknown_reason_of_a_foreign_driver_is_shown_inert() -> None:
     look(run, gpu_sample(NOW + 1, clock_event_reasons=reasons))
     text = "\n".join(drawn(run))
     assert "\x1b" not in text
-    assert " bit_0x1000" in text
-    assert text.index("bit_0x1000") < text.index(" idle")
+    assert 0 < text.index("\nbit_0x1000 ") < text.index("\nidle ")

@@ -12,12 +12,12 @@ from gputop.agent.snapshot import DriverState
 from gputop.bench.plan import request as plan
 from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
-from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.shell.app import GputopApp
 from tests.bench.machines import WHOLE, divided, seen, undivided
 from tests.streams import PreparedStream, device, inventory, no_driver, sample
 from tests.ui.pilots import (
     app_with,
+    ended,
     lines,
     open_form,
     reason,
@@ -79,7 +79,7 @@ async def test_in_a_field_letters_act_and_digits_are_text(endless: type[EndlessS
         assert [request.size for request in endless.requests] == [128]
         field(app, "seconds").focus()
         await pilot.press("x")
-        assert not app.query_one(BenchmarkTab).running
+        await ended(pilot)
         assert field(app, "seconds").value == "60"
         await pilot.press("q")
         await pilot.pause()

@@ -23,7 +23,7 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.telemetry import Telemetry
 from tests.sessions import EVENTS, PLANNED, POINTS, RESULT, table_events, table_result
 from tests.streams import PreparedStream, no_driver, sample
-from tests.ui.pilots import keep_in, settle, settled, shown, until
+from tests.ui.pilots import ended, keep_in, settle, settled, shown, until
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -153,6 +153,7 @@ async def test_a_table_runs_and_its_result_is_kept_and_listed(
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(80, 24)) as pilot:
         await started(pilot, kind)
+        await ended(pilot)
         assert [request.kind for request in session.requests] == [kind]
         assert shown(pilot, TitleView).startswith(f" Done {kind}")
         assert f"{len(POINTS[kind])} rows" in shown(pilot, ReadoutView)
@@ -170,6 +171,7 @@ async def test_x_stops_a_table(endless: type[EndlessSession]) -> None:
         await until(pilot, lambda: shown(pilot, TitleView).startswith(" Running sweep"))
         assert f"3 of at most {len(POINTS['sweep'])} rows" in shown(pilot, ReadoutView)
         await pilot.press("x")
+        await ended(pilot)
         assert shown(pilot, TitleView).startswith(" Stopped sweep")
         assert "3 rows" in shown(pilot, ReadoutView)
         assert shown(pilot, ResultsView).splitlines()[1].split()[-1] == "stopped"
@@ -186,6 +188,7 @@ async def test_a_kind_that_fails_says_why_and_a_fault_is_red(
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(80, 24)) as pilot:
         await started(pilot, "sweep")
+        await ended(pilot)
         views = [app.query_one(view) for view in (TitleView, ThroughputChart, ReadoutView)]
         text = "\n".join(view.text() for view in views)
         assert all(part in text for part in (FAILURE.what, FAILURE.why, FAILURE.remedy))
@@ -222,6 +225,7 @@ async def red_after(session: type[PreparedSession], *events: Any) -> list[str]:
     session.to_send = events
     async with settled(GputopApp(PreparedStream(no_driver(), sample()))) as (app, pilot):
         await pilot.press("b")
+        await ended(pilot)
         views = (TitleView, ReadoutView, ThroughputChart, ResultsView)
         return [red(app.query_one(view)._rows) for view in views]
 

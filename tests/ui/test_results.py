@@ -27,6 +27,7 @@ from tests.runs import gpu_run
 from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import (
     app_with,
+    ended,
     keep_in,
     lines,
     open_form,
@@ -176,7 +177,7 @@ async def test_a_new_result_is_shown_wherever_one_had_scrolled_to(
         await pilot.press("end")
         assert " 801 " in selected(pilot)
         await pilot.press("b")
-        assert "0.305" in selected(pilot)
+        await until(pilot, lambda: "0.305" in selected(pilot))
         assert selected(pilot) == shown(pilot, ResultsView).splitlines()[1]
 
 
@@ -197,6 +198,7 @@ async def test_a_file_that_cannot_be_read_is_said_and_runs_go_on(
         assert "The file cannot be used: it is <newer>␛[2J. Upgrade" in text
         assert "No results yet" in text
         await pilot.press("b")
+        await ended(pilot)
         text = shown(pilot, ResultsView)
         assert "Not kept: The file cannot be used" in text
         assert "0.305" in text

@@ -22,7 +22,7 @@ from gputop.bench.results import store
 from gputop.bench.run.run import Run
 from gputop.settings import Settings
 from gputop.ui.benchmark import running
-from gputop.ui.benchmark.readout import ReadoutView, TitleView
+from gputop.ui.benchmark.readout import ReadoutView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.drawing.look import Terminal
@@ -35,7 +35,7 @@ from tests.runs import gpu_run
 from tests.sessions import table_events, table_result
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, lines, settle, shown, text_of, until
+from tests.ui.pilots import app_with, ended, lines, settle, shown, text_of, until
 from tests.ui.together import GPUS, begun
 
 if TYPE_CHECKING:
@@ -228,7 +228,12 @@ def test_process_page(same_text: Same, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_benchmark_after_a_run(same_text: Same, session: type[PreparedSession]) -> None:
     app = app_with(no_driver(), sample())
-    assert same_text(app, terminal_size=USUAL, run_before=ready("b"))
+
+    async def run_before(pilot: Pilot[None]) -> None:
+        await ready("b")(pilot)
+        await ended(pilot)
+
+    assert same_text(app, terminal_size=USUAL, run_before=run_before)
 
 
 @pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
@@ -309,7 +314,6 @@ def test_benchmark_of_every_kind(
         app.query_one("#kind", Select).value = kind
         await settle(pilot)
         await pilot.press("b")
-        await until(pilot, lambda: "Done" in shown(pilot, TitleView))
-        await settle(pilot)
+        await ended(pilot)
 
     assert same_text(app, terminal_size=USUAL, run_before=run_before)

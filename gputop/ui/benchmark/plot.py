@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
 from gputop.ui.drawing import palette
-from gputop.ui.drawing.cells import Row, Span, merged, width_of
-from gputop.ui.drawing.palette import BADGE, DIM, TEXT
+from gputop.ui.drawing.cells import Row, Span, width_of
+from gputop.ui.drawing.palette import BADGE, DIM
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Target
 
 LABEL = 8
 """Cells of the vertical axis and its labels."""
-BLANK, LAST = 0x2800, 0x28FF
-"""Braille range: the eight low bits are the dots."""
+BLANK = "\u2800"
+"""Braille without dots."""
+FIRST_COLOUR = 16
+"""plotext's colour of the first line. The lines get their styles after drawing."""
 COLOURS = (
     *(palette.BUSY, palette.MEMORY, palette.POWER, palette.CPU),
     *(palette.TENSOR, palette.SENT, palette.TEMPERATURE, palette.RECEIVED),
 )
+CONSOLE = Console()
+"""Needed to take a text apart. Nothing is written to it."""
 MARKS = "123456789abcdefghijklmnopqrstuvwxyz"
 """Marks of lines without a number. They distinguish lines when colours repeat."""
-MOST_MARKS = 16
-"""Places to try for a mark, because others may already have a mark."""
 STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
@@ -50,12 +54,6 @@ class PlotAxis(NamedTuple):
     def within(self, value: float) -> float:
         """Return the value, limited to the axis."""
         return max(self.low, min(self.high, value))
-
-    def share(self, value: float) -> float:
-        """Return the position of a value, 0 to 1."""
-        if self.high <= self.low:
-            return 0.5
-        return (value - self.low) / (self.high - self.low)
 
 
 def mark_of(target: Target) -> str:
@@ -115,16 +113,6 @@ def plot_rows(lines: tuple[PlotLine, ...], area: PlotArea) -> list[Row]:
 
     The first line is in front.
     """
-    # Draw one line at a time, because plotext cannot keep the dots of two
-    # lines in one cell.
-    layers = [_built(line.points, area) for line in lines]
-    styles = [line.style for line in lines]
-    rows = [_merged(each, styles) for each in zip(*layers, strict=True)]
-    _set_marks(rows, lines, area)
-    return [merged(row) for row in rows]
-
-
-def _built(points: Sequence[tuple[float, float]], area: PlotArea) -> list[str]:
     x, y, left, width, height = area
     figure = _figure()
     figure.clear()
@@ -139,12 +127,17 @@ def _built(points: Sequence[tuple[float, float]], area: PlotArea) -> list[str]:
         [at for at, _ in y.ticks],
         [label.rjust(left - 1) for _, label in y.ticks],
     )
-    # Limit the points to the axes: beyond them, plotext draws dots until
-    # memory is exhausted.
-    xs = [x.within(at) for at, _ in points]
-    ys = [y.within(value) for _, value in points]
-    figure.draw(figure.signal(xs, ys, marker="braille").lines())
-    return Text.from_ansi(str(figure.build())).plain.splitlines()
+    colours: dict[Style, int] = {}
+    for line in lines:
+        colours.setdefault(line.style, FIRST_COLOUR + len(colours))
+    for line in reversed(lines):
+        _draw_line(figure, line, colours[line.style], area)
+    taken: Counter[int] = Counter()
+    for line in lines:
+        if line.mark and line.points:
+            _draw_mark(figure, line, colours[line.style], area, taken)
+    drawn = Text.from_ansi(str(figure.build()))
+    return [_row(text, [*colours]) for text in drawn.split()]
 
 
 @cache
@@ -157,56 +150,56 @@ def _figure() -> Any:
     return type(plotext.figure)(plotext.terminal)
 
 
-def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
-    """Merge the dots of all layers, in the style of the front one."""
-    row: list[Span] = []
-    for cells in zip(*layers, strict=True):
-        dots = 0
-        front: Style | None = None
-        for each, style in zip(cells, styles, strict=True):
-            if BLANK < ord(each) <= LAST:
-                dots |= ord(each) - BLANK
-                front = front or style
-        if front is not None:
-            row.append(Span(chr(BLANK + dots), front))
-        elif cells[0] in (" ", chr(BLANK)):
-            row.append(Span(" ", TEXT))
-        # These are the axis and its labels.
-        else:
-            row.append(Span(cells[0], DIM))
-    return row
-
-
-def _set_marks(
-    rows: list[list[Span]],
-    lines: Sequence[PlotLine],
+def _draw_line(
+    figure: Any,
+    line: PlotLine,
+    colour: int,
     area: PlotArea,
 ) -> None:
-    """Write the mark of each line at its end, or next to it if another mark is there."""
-    down = len(rows) - 3
-    left, right = area.left, max(len(row) for row in rows)
-    taken: set[tuple[int, int]] = set()
-    for line in lines:
-        if not line.mark or not line.points:
-            continue
-        at, value = line.points[-1]
-        row = max(0, min(down, round((1 - area.y.share(value)) * down)))
-        column = left + round(area.x.share(at) * (right - left - 1))
-        width = len(line.mark)
-        for step in range(MOST_MARKS):
-            # There is a cell between marks.
-            across = step * (width + 1)
-            ahead, behind = column + 1 + across, column - across
-            first = ahead if ahead + width <= right else behind
-            places = [(row, first + n) for n in range(width)]
-            if not left <= first <= right - width or taken.intersection(
-                places,
-            ):
-                continue
-            taken.update(places)
-            for (_, x), letter in zip(places, line.mark, strict=True):
-                rows[row][x] = Span(letter, line.style)
-            break
+    import plotext
+
+    # Limit the points to the axes: beyond them, plotext draws dots until
+    # memory is exhausted.
+    xs = [area.x.within(at) for at, _ in line.points]
+    ys = [area.y.within(value) for _, value in line.points]
+    marker = plotext.marker("braille", plotext.pixel(colour))
+    figure.draw(figure.signal(xs, ys, marker=marker).lines())
+
+
+def _draw_mark(
+    figure: Any,
+    line: PlotLine,
+    colour: int,
+    area: PlotArea,
+    taken: Counter[int],
+) -> None:
+    """Write the mark of a line at its end, left of the marks in the same row.
+
+    `taken` has the cells of these marks, with a blank each.
+    """
+    import plotext
+
+    at, value = line.points[-1]
+    # A row is for the axis and another for its labels.
+    cell = (area.x.high - area.x.low) / (area.width - area.left - 1)
+    row = (area.y.high - area.y.low) / max(1, area.height - 3)
+    n = round((area.y.within(value) - area.y.low) / row)
+    x = area.x.within(area.x.within(at) - taken[n] * cell)
+    taken[n] += len(line.mark) + 1
+    label = plotext.colorize(line.mark, colour)
+    y = area.y.low + n * row
+    figure.draw(figure.text(x, y, label, alignment="right"))
+
+
+def _row(text: Text, styles: Sequence[Style]) -> Row:
+    """Return a line of plotext with the styles of its lines. Axis and labels are dim."""
+    row = []
+    for part, style, _ in text.render(CONSOLE):
+        shown = DIM
+        if style is not None and style.color is not None:
+            shown = styles[(style.color.number or 0) - FIRST_COLOUR]
+        row.append(Span(part.replace(BLANK, " "), shown))
+    return row
 
 
 def tick(value: float) -> str:

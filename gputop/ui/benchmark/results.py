@@ -122,6 +122,7 @@ class ResultsView(ListView[Line]):
         self._list()
         if fresh:
             self.state.select(0)
+            self.redraw()
 
     def add(self, new: Sequence[Result], problem: str | None) -> None:
         """Add new results at the top. Results that are already listed stay in place."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from gputop.bench.events import Event, RunLimit
 from gputop.bench.plan.kinds import CHECK
 from gputop.bench.run.check import Check
 from gputop.bench.run.check_parts import DEFAULT_LEVEL, CheckResult
@@ -16,43 +15,29 @@ from gputop.bench.run.run import Run
 from gputop.bench.run.runner import Runner
 
 if TYPE_CHECKING:
-    from gputop.bench.plan.request import Request, Target
+    from gputop.bench.plan.request import Request
     from gputop.bench.run.check import Ends
     from gputop.bench.run.simulation import Simulation
+
+    Begin = Callable[[Run, Check | None], None]
+    """Called with a run that begins. It may be the current part of a check."""
+    End = Callable[[Run, Sequence[str]], None]
+    """Called when the results of a run are stored, with the reasons why some are not."""
 
 FINISH_SECONDS = 3.0
 """Longest wait, when the dashboard ends, for a run to stop and its results to be stored."""
 
 
-class RunViews(Protocol):
-    """Views that are told what happens to a run."""
-
-    def show_begin(self, run: Run, check: Check | None) -> None:
-        """Show a run from now on. It may be the current part of a check."""
-
-    def show_limit(self, run: Run, target: Target, limit: RunLimit) -> None:
-        """Show that a limit ends the run of a device."""
-
-    def show_end(self, run: Run) -> None:
-        """Show the end of a run, before its results are judged and stored."""
-
-    def show_kept(self, run: Run, problems: Sequence[str]) -> None:
-        """Show stored results, and the reasons why others are not stored."""
-
-    def show_idle(self, check: CheckResult | None) -> None:
-        """Show that nothing runs any more; `check` has ended, if there was one."""
-
-
 class Running:
     """Runs one run or check at a time, and stores its results."""
 
-    def __init__(self, views: RunViews, simulation: Simulation) -> None:
-        self._views, self._simulation = views, simulation
-        self.check: Check | None = None
+    def __init__(self, begin: Begin, end: End, simulation: Simulation) -> None:
+        self._begin, self._end = begin, end
+        self._simulation = simulation
+        self._check: Check | None = None
         """The current check."""
-        self._run: Run | None = None
-        """The current run."""
         self._runner: Runner | None = None
+        """Runner of the current run. It is None between two parts of a check."""
         self._idle = asyncio.Event()
         self._idle.set()
         """Set while nothing runs and all results are stored."""
@@ -61,45 +46,41 @@ class Running:
 
     @property
     def active(self) -> bool:
-        """True while a run goes on, or a check has further parts."""
-        return self._runner is not None or self.check is not None
+        """True until the results of the run, or of all parts of the check, are stored."""
+        return not self._idle.is_set()
 
-    async def follow(self, requests: Sequence[Request]) -> None:
-        """Run these requests together, or as a check, until the results are stored."""
+    async def follow(self, requests: Sequence[Request]) -> CheckResult | None:
+        """Run these requests until the results are stored. Return the result of a check."""
         self._idle.clear()
-        check = None
         try:
             if requests[0].kind == CHECK:
-                check = self.check = Check(DEFAULT_LEVEL)
-                await self._follow_check(check, requests)
-            else:
-                await self._follow_run(requests)
+                return await self._follow_check(requests)
+            await self._follow_run(requests)
+            return None
         finally:
-            self.check = None
+            self._check = None
             self._idle.set()
-            self._views.show_idle(check.result if check else None)
 
-    async def _follow_check(
-        self,
-        check: Check,
-        requests: Sequence[Request],
-    ) -> None:
+    async def _follow_check(self, requests: Sequence[Request]) -> CheckResult:
+        check = self._check = Check(DEFAULT_LEVEL)
+
         async def run_part() -> Ends:
             run = await self._follow_run(check.requests(requests))
             return [*run.devices.values()], ()
 
         async for _ in check.follow(run_part):
             pass
+        return check.result
 
     async def _follow_run(self, requests: Sequence[Request]) -> Run:
-        run = self._run = Run(requests)
+        run = Run(requests)
         make = None
         if run.request.target.simulated:
             make = self._simulation.runner
         self._runner = Runner(run, make)
-        self._views.show_begin(run, self.check)
+        self._begin(run, self._check)
         try:
-            await self._runner.follow(self._hear(run))
+            await self._runner.follow()
         finally:
             self._runner = None
             # Start the task even if the dashboard ends, because the screen may
@@ -109,32 +90,21 @@ class Running:
                 None,
                 self._keep,
                 run,
-                self.check,
+                self._check,
             )
-        self._views.show_end(run)
-        problems = await asyncio.shield(keeping)
-        self._views.show_kept(run, problems)
+        self._end(run, await asyncio.shield(keeping))
         return run
 
     def _keep(self, run: Run, check: Check | None) -> list[str]:
         started_at = check.result.started_at if check else None
         return keep([*run.devices.values()], check_started_at=started_at)
 
-    def _hear(self, run: Run) -> Callable[[Target, Event], None]:
-        def hear(target: Target, event: Event) -> None:
-            if isinstance(event, RunLimit):
-                self._views.show_limit(run, target, event)
-
-        return hear
-
     def stop(self) -> None:
         """Stop the runs of all devices, and begin no further part."""
-        if self._run is not None:
-            self._run.stop()
-        if self.check is not None:
-            self.check.stopping = True
-        # It is None between two parts of a check.
+        if self._check is not None:
+            self._check.stopping = True
         if self._runner is not None:
+            self._runner.state.stop()
             self._stopping = asyncio.create_task(self._runner.stop())
 
     async def finish(self) -> None:

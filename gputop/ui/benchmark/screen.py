@@ -15,7 +15,7 @@ from textual.widget import Widget
 
 from gputop.agent.problem import ProblemError
 from gputop.agent.snapshot import Sample
-from gputop.bench.events import Result, RunLimit
+from gputop.bench.events import Result
 from gputop.bench.plan import request as plan
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
@@ -78,7 +78,11 @@ class BenchmarkTab(LiveTab):
             lambda uuid: telemetry.readings(uuid).temperature_celsius or 40.0,
             lambda loads: ask(loads=loads),
         )
-        self._runs = Running(self, self._simulation)
+        self._runs = Running(
+            self._show_begin,
+            self._show_end,
+            self._simulation,
+        )
         self._run: Run | None = None
         """Run that is shown."""
         self._curves: dict[float, str] = {}
@@ -221,9 +225,19 @@ class BenchmarkTab(LiveTab):
 
     @work(group="bench", exit_on_error=False)
     async def _follow(self, requests: Sequence[Request]) -> None:
-        await self._runs.follow(requests)
+        check = None
+        try:
+            check = await self._runs.follow(requests)
+        finally:
+            # A ticking timer wakes the whole dashboard.
+            for timer in self._redraws:
+                timer.pause()
+            self._form.running = False
+            self.post_message(self.Changed())
+        if check is not None:
+            self._show_check(check)
 
-    def show_begin(self, run: Run, check: Check | None) -> None:
+    def _show_begin(self, run: Run, check: Check | None) -> None:
         """Show a run that begins, and draw it again and again."""
         self._show_run(run, check=check)
         for timer in self._redraws:
@@ -231,25 +245,11 @@ class BenchmarkTab(LiveTab):
         self.post_message(self.Changed())
         self._redraw_run()
 
-    def show_limit(self, run: Run, target: Target, limit: RunLimit) -> None:
-        """Say why the run of a device ends."""
-        which = f" of {visible(target.label)}" if run.is_several else ""
-        title = f"{limit.title}: the stress test{which} ends"
-        self.notify(limit.why, title=title, severity="warning")
-
-    def show_end(self, run: Run) -> None:
-        """Show the end of a run and its results."""
-        # A ticking timer wakes the whole dashboard.
-        for timer in self._redraws:
-            timer.pause()
+    def _show_end(self, run: Run, problems: Sequence[str]) -> None:
+        """Show the end of a run, its results, and the reasons why some are not stored."""
         if not run.measured and (fault := run.problem) is not None:
             style = FAULT if run.faulty else WARN
             self._chart.hint = partial(problem_rows, fault, style)
-        self._show_results(run.results, self._results.problem)
-        self.post_message(self.Changed())
-
-    def show_kept(self, run: Run, problems: Sequence[str]) -> None:
-        """Show the results again, with their verdicts."""
         for device in run.devices.values():
             result = device.result
             if result is not None and device.request.target.simulated:
@@ -260,13 +260,6 @@ class BenchmarkTab(LiveTab):
         elif run.results and not run.request.target.simulated:
             problem = None
         self._show_results(run.results, problem)
-
-    def show_idle(self, check: CheckResult | None) -> None:
-        """Show that no run is in progress; and a check as a whole."""
-        self._form.running = False
-        self.post_message(self.Changed())
-        if check is not None:
-            self._show_check(check)
 
     def _show_run(
         self,

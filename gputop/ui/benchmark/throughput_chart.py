@@ -18,21 +18,17 @@ from gputop.bench.run.device_run import RATE
 from gputop.text import visible
 from gputop.ui.benchmark import plot as plots
 from gputop.ui.benchmark import result_tables, sweep_chart
-from gputop.ui.benchmark.device_strips import (
-    LEFT,
-    RIGHT,
-    TimeAxis,
-    device_rows,
-)
+from gputop.ui.benchmark.device_strips import TimeAxis, device_rows
 from gputop.ui.benchmark.readout import RunView
 from gputop.ui.drawing.cells import Row, Span, cell, paragraph, width_of
+from gputop.ui.drawing.charts import GUTTER
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:
     from gputop.bench.run.run import Run
 
 LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24
-LEAST_WIDTH_FOR_STRIPS = LEFT + RIGHT + 24
+LEAST_WIDTH_FOR_STRIPS = GUTTER + 24
 WANTED_STRIPS = 5
 """Rows below the plot if the plot keeps its minimum. In a high chart they take half."""
 LOWEST = 1e-6
@@ -81,8 +77,8 @@ def _over_time(
     height: int,
 ) -> list[Row]:
     strips = _strip_rows(run, width, height)
-    left, right = (LEFT, RIGHT) if strips else (plots.LABEL, 0)
-    room = width - left - right
+    left = GUTTER if strips else plots.LABEL
+    room = width - left
     unit, factor = run.first.rate_scale(_peak(run))
     lines, named = [], []
     for n, (target, device) in enumerate(run.devices.items()):
@@ -107,7 +103,7 @@ def _over_time(
         plots.PlotAxis(0, seconds),
         y,
         left,
-        left + room,
+        width,
         rest - 1,
     )
     badge = [plots.SIMULATION] if run.request.target.simulated else []
@@ -115,7 +111,7 @@ def _over_time(
     legend = plots.legend(
         head,
         named if run.is_several else (),
-        left + room - width_of(badge),
+        width - width_of(badge),
     )
     return [[*badge, *legend], *plots.plot_rows(tuple(lines), area), *below]
 

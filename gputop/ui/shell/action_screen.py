@@ -11,7 +11,7 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from rich.cells import cell_len
 from textual import on, work
@@ -223,8 +223,12 @@ class KeysView(Footer):
 
     def compose(self) -> ComposeResult:
         """Yield the keys that fit. A cut label would be useless."""
+        keys = [*super().compose()]
+        if keys:
+            # They may have changed again since `bindings_changed`.
+            self._listed = self._bindings_of(self.screen)
         left = self.app.size.width
-        for each in super().compose():
+        for each in keys:
             key = getattr(each, "key_display", "")
             label = getattr(each, "description", "")
             left -= cell_len(f" {key} {label} ")
@@ -244,11 +248,11 @@ class KeysView(Footer):
             self.screen.refresh_bindings()
 
     def bindings_changed(self, screen: Screen[None]) -> None:
-        listed = [
-            f"{each.binding}" for each in screen.active_bindings.values()
-        ]
-        if listed != self._listed:
-            self._listed = listed
+        if self._bindings_of(screen) != self._listed:
             # This drops the previous keys.
             self.mutate_reactive(Footer.compact)
             super().bindings_changed(screen)
+
+    def _bindings_of(self, screen: Screen[Any]) -> list[str]:
+        active = screen.active_bindings.values()
+        return [f"{each.binding}" for each in active]
