@@ -51,6 +51,7 @@ class Ends:
         self.by_kind: dict[str, Done | Failed] = {}
         self.torch = "2.13.0"
         self.refused: str | None = None
+        self.started_at = RESULT.started_at
 
     async def stress(self, requests: Sequence[Request], *_: object) -> list[DeviceRun]:
         """Return the ends of the runs."""
@@ -64,7 +65,9 @@ class Ends:
             kind = request.kind
             one_shape = kind in ("soak", "burn", "pulse", "memory")
             made = replace(RESULT, kind=kind) if one_shape else table_result(kind)
-            run.add_event(self.by_kind.get(kind, Done(replace(made, stopped="time"))))
+            self.started_at += 1.0
+            made = replace(made, stopped="time", started_at=self.started_at)
+            run.add_event(self.by_kind.get(kind, Done(made)))
             runs.append(run)
         return runs
 
