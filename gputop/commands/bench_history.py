@@ -39,8 +39,6 @@ def history(args: argparse.Namespace) -> int:
         raise RunRefusedError(f"{error}.") from None
     if args.json:
         print_text(exports.documents(results))
-    elif args.csv:
-        print_text(exports.as_csv(results))
     elif results:
         print_text(result_list(results, output_width()))
     else:

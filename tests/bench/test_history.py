@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import json
 import re
@@ -16,8 +14,8 @@ import pytest
 from gputop.agent.device import Device
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
-from gputop.bench.events import Conditions, Point
-from gputop.bench.results import columns, exports, store
+from gputop.bench.events import Conditions
+from gputop.bench.results import columns, store
 from gputop.bench.results.columns import COLUMNS, DEVICE
 from gputop.commands import bench as command
 from gputop.commands.parser import parse
@@ -71,26 +69,6 @@ def test_json_has_the_documents(kept: list[Result], capsys: pytest.CaptureFixtur
     ]
 
 
-def test_csv_has_units_in_its_heading(
-    kept: list[Result], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("--csv") == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert len(rows) == len(kept)
-    first, second, third, copy, cpu = rows
-    assert first["started_at"] == "2023-11-14T22:13:20+00:00"
-    assert float(first["tflops_mean"]) == 780.0
-    assert first["power_watts_mean"] == "690.0"
-    assert first["percent_of_peak"] == "datasheet dense=78.1; formula at the live clock=99"
-    assert float(first["under_earlier_percent"]) == pytest.approx(100 * -80 / 700)
-    assert second["under_earlier_percent"] == ""
-    assert third["wrong_elements"] == "3"
-    assert (copy["tflops_mean"], copy["kind"]) == ("", "copy")
-    assert (cpu["device_uuid"], cpu["power_watts_mean"]) == ("", "")
-    assert {"seconds", "energy_joules", "sm_clock_mhz_mean", "driver_version"} <= set(first)
-    assert "points" not in first
-
-
 @pytest.mark.parametrize(
     ("device", "count"), [("cpu", 1), ("GPU-4f2a1b3c", 4), ("gpu-4F", 4), ("GPU-0", 0)]
 )
@@ -133,8 +111,6 @@ def test_without_results(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "No results of cpu\n"
     assert run("--json") == 0
     assert json.loads(capsys.readouterr().out) == []
-    assert run("--csv") == 0
-    assert len(capsys.readouterr().out.splitlines()) == 1
 
 
 def test_a_table_fits_into_its_width_and_wider_is_more() -> None:
@@ -217,20 +193,7 @@ def test_names_of_others_are_inert() -> None:
         BASE, device="\x1b[2J", dtype="\n", torch_version="\r", kind="\x07", stopped="\x00"
     )
     assert all(line.isprintable() for line in result_list([odd]).splitlines())
-    assert "\x1b" not in exports.as_csv([odd])
     assert DEVICE.text(odd) == "␛[2J"
-
-
-def test_no_field_of_the_csv_is_a_formula() -> None:
-    odd = replace(BASE, device="=cmd|' /C calc'!A0", dtype="@SUM(A1)", torch_version="-2+3")
-    (row,) = csv.DictReader(io.StringIO(exports.as_csv([replace(odd, droop_percent=-1.5)])))
-    assert row["device"] == "'=cmd|' /C calc'!A0"
-    assert (row["dtype"], row["torch_version"]) == ("'@SUM(A1)", "'-2+3")
-    assert row["droop_percent"] == "-1.5"
-    point = Point("=1+1", -2.0, {"=x": -3.0})
-    titles, values = csv.reader(io.StringIO(exports.points_csv(table("sweep", (point,)))))
-    assert titles[3:] == ["'=x"]
-    assert values[:2] == ["'=1+1", "-2.0"]
 
 
 def test_to_forget_one_leaves_all_others(kept: list[Result]) -> None:

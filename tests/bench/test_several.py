@@ -142,7 +142,6 @@ def test_what_cuda_sees_is_nothing_or_is_not_known(
         ((inventory(0), sample(0, [])), ["--device", "all"], 3, "there is none"),
         ((inventory(0), sample(0, [])), ["--device", "cpu,all"], 3, "there is none"),
         (QUIET, ["--device", "0,1", "--report", "page.html"], 2, "--report is a page about one"),
-        (QUIET, ["sweep", "--device", "0,1", "--csv"], 2, "--csv has the rows of one"),
         (QUIET, ["--device", "0,1", "--history"], 2, "--history lists one device, or all"),
         (QUIET, ["collective", "--device", "1"], 2, "is the only device"),
     ],

@@ -78,7 +78,7 @@ def check_summary(check: CheckResult) -> str:
     if found:
         return _gravest(found) if devices > 1 else found[0].sentence
     if any(each.result and each.result.verdict is None for each in members):
-        return ""
+        return "Not judged: its results have no verdict."
     if any(map(was_stopped, members)) or len(check.parts) < check.planned:
         return "Stopped before the end. No fault found until then."
     if not check.complete:

@@ -1,22 +1,15 @@
-"""Results as JSON and CSV, and the results for `--history`."""
+"""Results as JSON, and the results for `--history`."""
 
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
-from datetime import UTC, datetime
+from collections.abc import Iterable
+from dataclasses import asdict
 
 from gputop.agent.selection import has_id, is_address
-from gputop.bench.events import Conditions, Result
+from gputop.bench.events import Result
 from gputop.bench.results import store
-from gputop.text import ABSENT, csv_field, visible
-
-NESTED = ("points", "conditions", "comparison", "verdict")
-"""Fields of a result without a column of their own."""
 
 
 def kept_results(device: str | None) -> list[Result]:
@@ -56,62 +49,3 @@ def documents(results: Iterable[Result]) -> str:
     return json.dumps(
         [asdict(result) for result in results], indent=2, allow_nan=False
     )
-
-
-def as_csv(results: Sequence[Result]) -> str:
-    """Return a heading and a line per result. Names end in units; times are ISO 8601 in UTC."""
-    names = [f.name for f in fields(Result) if f.name not in NESTED]
-    conditions = [f.name for f in fields(Conditions)]
-    rows = []
-    for result in results:
-        row = {name: getattr(result, name) for name in names}
-        row |= {
-            name: getattr(result.conditions, name, None) for name in conditions
-        }
-        row["started_at"] = _iso(result.started_at)
-        row["under_earlier_percent"] = result.known_comparison.under_percent
-        row["verdict"] = result.verdict and result.verdict.state
-        rows.append(row)
-    return _csv(
-        [*names, *conditions, "under_earlier_percent", "verdict"], rows
-    )
-
-
-def _iso(stamp: float) -> str:
-    try:
-        return datetime.fromtimestamp(stamp, UTC).isoformat()
-    except (ValueError, OverflowError, OSError):  # out of range
-        return ABSENT
-
-
-def points_csv(result: Result) -> str:
-    """Return the rows of a table: `series`, `x`, `shape`, and the names of its values."""
-    names: dict[str, None] = {}
-    rows = []
-    for point in result.points:
-        names |= dict.fromkeys(point.values)
-        shape = "x".join(map(str, point.shape))
-        place = {"series": point.series, "x": point.x, "shape": shape}
-        rows.append({**place, **point.values})
-    return _csv(["series", "x", "shape", *names], rows)
-
-
-def _csv(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    listing = io.StringIO()
-    writer = csv.writer(listing, lineterminator="\n")
-    writer.writerow(map(_field, names))
-    for row in rows:
-        writer.writerow([_field(row.get(name)) for name in names])
-    return listing.getvalue().removesuffix("\n")
-
-
-def _field(value: object) -> object:
-    if isinstance(value, Mapping):
-        pairs = []
-        for key, each in value.items():
-            shown = each if isinstance(each, tuple) else f"{each:g}"
-            pairs.append(f"{key}={shown}")
-        value = "; ".join(pairs)
-    elif isinstance(value, tuple):
-        value = "; ".join(map(str, value))
-    return csv_field(visible(value)) if isinstance(value, str) else value
