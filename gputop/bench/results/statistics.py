@@ -68,7 +68,6 @@ def with_statistics(
     """
     if len(windows) < FEWEST_BLOCKS:
         return result
-    rates = [rate for _, rate in windows]
     mean, whole = result.tflops_mean, mean_rate(windows)
     share = mean / whole if mean and whole else 1.0
     interval = mean_interval(windows)
@@ -78,8 +77,6 @@ def with_statistics(
         result,
         tflops_mean_interval=interval,
         dip_percent=deepest_dip(windows),
-        tflops_p5=percentile(rates, 5),
-        tflops_p95=percentile(rates, 95),
     )
     late = second_half(windows)
     total = total_seconds(windows)
@@ -223,13 +220,6 @@ def mean_interval(windows: Sequence[Window]) -> tuple[float, float] | None:
     )
     middle, rates = mean_rate(windows), [rate for _, rate in windows]
     return max(min(rates), middle - half), min(max(rates), middle + half)
-
-
-def percentile(values: Sequence[float], percent: int) -> float:
-    """Return a percentile of one or more values, with linear interpolation."""
-    if len(values) == 1:
-        return values[0]
-    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 def scatter_limit(values: Sequence[float]) -> float:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from gputop.agent.snapshot import Inventory, Sample
@@ -28,7 +27,6 @@ from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.statistics import (
     BURST_SECONDS,
     Window,
-    percentile,
     with_statistics,
 )
 from gputop.bench.run.conditions import with_conditions
@@ -79,8 +77,6 @@ class DeviceRun:
     )
     burst: list[Window] = field(default_factory=list)
     """Windows of the burst, which are not joined with others."""
-    rates: Counter[float] = field(default_factory=Counter)
-    """Rates of all windows to four digits, for percentiles. Joined windows scatter too little."""
     mean: Mean = field(default_factory=Mean)
     peak: float | None = None
     stopping: bool = False
@@ -146,7 +142,6 @@ class DeviceRun:
         self.peak = max(self.peak or 0.0, window.rate)
         self.mean.add(window.rate, window.window_seconds)
         self.windows.add(window)
-        self.rates[float(f"{window.tflops:.4g}")] += 1
         if not self.burst or window.elapsed_seconds < 1.01 * BURST_SECONDS:
             self.burst.append((window.window_seconds, window.rate))
         read = self.readings
@@ -168,12 +163,7 @@ class DeviceRun:
         windows = [
             (each.window_seconds, each.tflops) for each in self.windows.items
         ]
-        found = with_statistics(found, self.burst, windows)
-        if found.tflops_p5 is None or self.rates.total() <= len(windows):
-            return found
-        rates = sorted(self.rates.elements())
-        low, high = percentile(rates, 5), percentile(rates, 95)
-        return replace(found, tflops_p5=low, tflops_p95=high)
+        return with_statistics(found, self.burst, windows)
 
     def _clock_seconds(self, result: Result) -> float:
         """Return the length of the run with its checks. A CPU's seconds do not include them."""
