@@ -68,7 +68,7 @@ def test_the_document_fits_its_schema(kind: str, capsys: pytest.CaptureFixture[s
     [
         (["--size", "7x"], 2, "--size: '7x' is not a size"),
         (["--seconds", "0"], 2, "--seconds: '0' is not a duration"),
-        (["--device", "gpu"], 2, "--device: 'gpu' is not a device"),
+        (["--device", "gpu"], 2, "--device: 'gpu' is not a list of GPUs"),
         (["--memory-share", "2"], 2, "--memory-share: '2' is not a share"),
         (["--device", "cpu", "--memory-share", "0.00001"], 3, "0.001 % of that may be used"),
         (["--dtype", "fp4"], 2, "--dtype: 'fp4' is not a data type. Choose from float32, tf32"),
@@ -200,15 +200,15 @@ def test_every_kind_can_be_asked_for(asked: dict[str, Any], kind: str) -> None:
 @pytest.mark.parametrize(
     ("stream", "arguments", "says"),
     [
-        ((INVENTORY, SAMPLE), ["--device", "3"], "no such device"),
-        ((INVENTORY, SAMPLE), ["--device", "0:1"], "no such device"),
+        ((INVENTORY, SAMPLE), ["--device", "3"], "There is no GPU 3"),
+        ((INVENTORY, SAMPLE), ["--device", "0:1"], "There is no MIG instance 0:1"),
         ((divided(), seen()), ["--device", "3"], "Choose one: 3:0 (MIG 3g.20gb), 3:1 (MIG 2g."),
-        ((divided(), seen()), ["--device", "3:2"], "There are: 0 (GPU-"),
+        ((divided(), seen()), ["--device", "3:2"], "There is no MIG instance 3:2"),
         ((undivided(), seen()), ["--device", "3"], "nvidia-smi mig -i 3 -cgi PROFILE -C"),
-        ((divided(), BUSY), ["--device", "3:1"], "in use by process 72 (ada: train)"),
+        ((divided(), BUSY), ["--device", "3:1"], "would slow down: 72 ada train. Wait"),
         ((NO_DRIVER, SAMPLE), ["--device", "0"], "No NVIDIA driver"),
         (snapshots.StreamError(Problem("It hangs", "it does", "Reboot")), [], "--device cpu"),
-        ((INVENTORY, HELD), [], "in use by process 77 (ann: train)"),
+        ((INVENTORY, HELD), [], "would slow down: 77 ann train. Wait"),
         (
             (INVENTORY, replace(SAMPLE, devices=(DeviceSample("GPU-0a", DeviceState.LOST),))),
             [],
@@ -248,7 +248,7 @@ def test_on_a_terminal_it_asks(
     assert bool(asked["requests"]) is (status == 0)
     said = capsys.readouterr()
     assert "[y/N]" in said.err
-    assert "77 (ann: train)" in said.err
+    assert "77  ann        train\n" in said.err
 
 
 def test_a_wrong_element_is_status_1(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,16 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.agent.device import Device
-from gputop.agent.problem import Problem
-from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.bench.events import Conditions
 from gputop.bench.results import columns, store
 from gputop.bench.results.columns import COLUMNS, DEVICE
 from gputop.commands import bench as command
 from gputop.commands.parser import parse
 from gputop.output.result_pages import result_list
-from gputop.stream import child as snapshots
 from tests.bench.kept import BASE, COPY, soak, table, with_comparisons
 from tests.bench.workers import RESULT
 
@@ -79,29 +75,15 @@ def test_of_one_device(
     assert len(json.loads(capsys.readouterr().out)) == count
 
 
-def test_an_index_is_that_of_a_device_of_today(
-    kept: list[Result], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gpu = Device(2, "GPU-4f2a1b3c", "NVIDIA H200")
-    inventory = Inventory(1.0, "h", Source.NVML, DriverState.OK, 1.0, devices=(gpu,))
-
-    async def one_snapshot(**_: bool) -> tuple[Inventory, Sample]:
-        return inventory, Sample(1.0, Host())
-
-    monkeypatch.setattr(snapshots, "one_snapshot", one_snapshot)
+def test_an_index_is_that_at_the_time_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    for index in (2, 2, 3):
+        store.append(soak(ago=10.0 * len(store.recent()), device_index=index))
     assert run("--device", "2", "--json") == 0
-    assert len(json.loads(capsys.readouterr().out)) == 4
-    assert run("--device", "3") == 3
-    assert "There is no device 3 now. Name it by its UUID." in capsys.readouterr().err
-
-    async def silent(**_: bool) -> tuple[Inventory, Sample]:
-        raise snapshots.StreamError(Problem("It hangs", "it does", "Reboot"))
-
-    monkeypatch.setattr(snapshots, "one_snapshot", silent)
-    assert run("--device", "2") == 3
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "It hangs" in line
-    assert "UUID" in line
+    assert len(json.loads(capsys.readouterr().out)) == 2
+    assert run("--device", "0") == 0
+    assert capsys.readouterr().out == "No results of 0\n"
+    assert run("--device", "43:00.0") == 2
+    assert "Name it by one of them" in capsys.readouterr().err
 
 
 def test_without_results(capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,8 +136,8 @@ def test_what_cuda_sees_is_nothing_or_is_not_known(
 @pytest.mark.parametrize(
     ("stream", "arguments", "status", "says"),
     [
-        (QUIET, ["--device", "0,7"], 3, "no such device"),
-        (BUSY, ["--device", "all"], 3, "GPU 1, NVIDIA H100 80GB HBM3 is in use by process 7"),
+        (QUIET, ["--device", "0,7"], 3, "There is no GPU 7"),
+        (BUSY, ["--device", "all"], 3, "slow down: GPU 1 7 ada python train.py"),
         (LOST, ["--device", "0,1"], 3, "its state is lost"),
         ((inventory(0), sample(0, [])), ["--device", "all"], 3, "there is none"),
         ((inventory(0), sample(0, [])), ["--device", "cpu,all"], 3, "there is none"),
