@@ -95,7 +95,7 @@ class Selection:
         """
         left = self._visible(devices)
         if self.ids:
-            named = {_device_with(each, devices).uuid for each in self.ids}
+            named = {device_with(each, devices).uuid for each in self.ids}
             left &= _with_instances(devices, named)
         if not left:
             what = f"{VARIABLE}={visible(os.environ[VARIABLE], 80)} hides {', '.join(self.ids)}"
@@ -143,7 +143,7 @@ def _with_instances(
     )
 
 
-def _device_with(wanted: str, devices: Sequence[Device]) -> Device:
+def device_with(wanted: str, devices: Sequence[Device]) -> Device:
     """Return the one device with that id. Raises `ProblemError` if there is none or several."""
     found = [device for device in devices if has_id(device, wanted)]
     if len(found) == 1:

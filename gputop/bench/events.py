@@ -180,9 +180,6 @@ class Result:
     """Percent that the slowest 5 s are below the median of such blocks; None for a short run."""
     tflops_mean_interval: tuple[float, ...] | None = None
     """Bounds of the mean, with 95 % confidence, or None if the run shows too little."""
-    tflops_p5: float | None = None
-    """5th percentile of the windows, and the next one the 95th."""
-    tflops_p95: float | None = None
     conditions: Conditions | None = None
     """State of the device meanwhile, or None if unknown."""
     accumulate: str | None = None

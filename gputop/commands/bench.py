@@ -26,6 +26,7 @@ from gputop.bench.plan.target_choice import select_targets
 from gputop.commands import options
 from gputop.commands.options import argument_type, count
 from gputop.console import INTERRUPTED, USAGE, print_message
+from gputop.files import check_target
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -148,11 +149,6 @@ def _add_devices(parser: ArgumentParser) -> None:
 
 def _add_verdict(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--no-verdict",
-        action="store_true",
-        help="print numbers only; the exit status is about wrong results and failures",
-    )
-    parser.add_argument(
         "--min-percent-of-peak",
         type=argument_type(request.parse_percent),
         metavar="PERCENT",
@@ -177,11 +173,6 @@ def _add_output(parser: ArgumentParser) -> None:
         help="print the result as one JSON document",
     )
     parser.add_argument(
-        "--csv",
-        action="store_true",
-        help="print the result, or the history, as comma-separated values",
-    )
-    parser.add_argument(
         "--verbose",
         action="store_true",
         help="also print how it was measured, and all parts of the verdict",
@@ -190,11 +181,6 @@ def _add_output(parser: ArgumentParser) -> None:
         "--report",
         metavar="FILE",
         help="also write the run as an HTML page, to send to others",
-    )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="with --report: overwrite a file that is not a report",
     )
     parser.add_argument(
         "--history",
@@ -288,7 +274,6 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
         "--frequency": args.frequency and name != "pulse",
         "--ranks": args.ranks and name != "collective",
         "--level": args.level and name != CHECK,
-        "--csv": args.csv and name == CHECK,
     }
     misuses = (
         (
@@ -312,8 +297,8 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
             f"--report is for a run on one device. Leave out {named and named[0]}.",
         ),
         (
-            args.compare and (args.json or args.csv),
-            "--compare prints text. Leave out --json and --csv.",
+            args.compare and args.json,
+            "--compare prints text. Leave out --json.",
         ),
         *(
             (wrong, f"{option} is not for {name}. Leave it out.")
@@ -326,14 +311,6 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
         (
             (args.ranks or 2) not in range(2, 65),
             "--ranks is from 2 to 64. Give a number such as 4.",
-        ),
-        (
-            args.json and args.csv,
-            "--json and --csv exclude each other. Choose one.",
-        ),
-        (
-            args.force and not args.report,
-            "--force is for --report. Add --report FILE.",
         ),
     )
     for misused, message in misuses:
@@ -349,8 +326,12 @@ def _requests(
         targets = request.cpu_ranks(args.ranks)
     elif args.ranks is not None:
         raise RunRefusedError("Each GPU is a rank. Leave out --ranks.", USAGE)
-    if len(targets) > 1 and args.ray is None and args.kind != "collective":
-        _look_over_several(args)
+    several = len(targets) > 1 and args.ray is None
+    if args.report and several and args.kind not in (CHECK, "collective"):
+        raise RunRefusedError(
+            "--report is a page about one device. Name one with --device.",
+            USAGE,
+        )
     python = args.python
     hertz = args.frequency or request.DEFAULT_HERTZ
     common = (
@@ -378,50 +359,24 @@ def _requests(
     return target_choice.with_peers(requests)
 
 
-def _look_over_several(args: argparse.Namespace) -> None:
-    if args.report is not None and args.kind != CHECK:
-        raise RunRefusedError(
-            "--report is a page about one device. Name one with --device.",
-            USAGE,
-        )
-    if args.csv and not KINDS[args.kind].over_time:
-        raise RunRefusedError(
-            "--csv has the rows of one device. Name one with --device, or use --json.",
-            USAGE,
-        )
-
-
 def _check_outputs(args: argparse.Namespace) -> None:
     if args.report is None:
         return
     file = Path(args.report)
+    why, remedy = "", "Name another file"
     try:
-        reason = _why_unwritable(file, force=args.force)
-    # The user has no permission, or the name is invalid.
+        check_target(file)
     except OSError as error:
-        reason = (error.strerror or str(error), "Name another one")
-    if reason is not None:
-        raise RunRefusedError(f"{unwritten(file, *reason)}.")
-
-
-def _why_unwritable(file: Path, *, force: bool) -> tuple[str, str] | None:
-    """Return why a report cannot be written to a file, and the remedy; None if it can be."""
-    from gputop.bench.results.html_report import is_report
-    from gputop.files import check_target
-
-    if file.is_dir():
-        return "it is a directory", "Name a file in it"
+        why = error.strerror or str(error)
     if not file.parent.is_dir():
-        return "there is no such folder", "Create it, or name another file"
-    if not os.access(file.parent, os.W_OK | os.X_OK):
-        return "its folder cannot be written to", "Name another file"
-    check_target(file)
-    if not force and file.exists() and not is_report(file):
-        return (
-            "it exists and is not a gputop report",
-            "Name another file, or add --force",
+        why, remedy = (
+            "there is no such folder",
+            "Create it, or name another file",
         )
-    return None
+    elif not os.access(file.parent, os.W_OK | os.X_OK):
+        why = "its folder cannot be written to"
+    if why:
+        raise RunRefusedError(f"{unwritten(file, why, remedy)}.")
 
 
 def unwritten(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.agent.problem import ProblemError
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import RunRefusedError
-from gputop.bench.results import exports, store
+from gputop.bench.results import store
 from gputop.bench.results.differences import comparison_page
 from gputop.commands.arguments import output_width, print_text
 from gputop.commands.bench_results import show_page
@@ -24,28 +26,41 @@ if TYPE_CHECKING:
 
 def history(args: argparse.Namespace) -> int:
     """Print the stored results of one device, or of all."""
-    named = args.device or ()
-    if len(named) > 1:
+    named = [each for each in args.device or () if each != target_choice.ALL]
+    if len(args.device or ()) > 1:
         raise RunRefusedError(
             "--history lists one device, or all. Name one with --device.",
             USAGE,
         )
-    device = None
-    if named and named != (target_choice.ALL,):
-        device = named[0]
+    if any(":" in device for device in named):
+        raise RunRefusedError(
+            "Results have the index and the UUID of a GPU. Name it by one of them.",
+            USAGE,
+        )
     try:
-        results = exports.kept_results(device)
-    except (ProblemError, ValueError) as error:
+        results = store.recent()
+    except ProblemError as error:
         raise RunRefusedError(f"{error}.") from None
+    for device in named:
+        results = [each for each in results if _is_of(each, device)]
     if args.json:
-        print_text(exports.documents(results))
-    elif args.csv:
-        print_text(exports.as_csv(results))
+        documents = [asdict(result) for result in results]
+        print_text(json.dumps(documents, indent=2, allow_nan=False))
     elif results:
         print_text(result_list(results, output_width()))
     else:
-        print_text(f"No results of {device}" if device else "No results")
+        print_text(" of ".join(["No results", *named]))
     return FINE
+
+
+def _is_of(result: Result, device: str) -> bool:
+    """Return True for a result of a device, whose index is that at the time of the run."""
+    uuid = result.device_uuid
+    if device == target_choice.CPU:
+        return uuid is None
+    if device.isdecimal():
+        return result.device_index == int(device)
+    return (uuid or "").lower().startswith(device.lower())
 
 
 def compare(args: argparse.Namespace) -> int:

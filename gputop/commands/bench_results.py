@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.agent.lines import to_plain
 from gputop.bench.events import SCHEMA
-from gputop.bench.results import exports
 from gputop.bench.results.html_report import html_page
 from gputop.bench.results.measures import wrong_results
 from gputop.bench.results.outliers import (
@@ -79,8 +78,6 @@ def report_runs(runs: Sequence[DeviceRun], args: argparse.Namespace) -> int:
     if args.json:
         documents = [_document(run) for run in runs]
         print_json(documents if len(runs) > 1 else documents[0])
-    elif args.csv:
-        print_output(_csv(runs, shown))
     elif page := _page(runs, shown):
         printed = show_page(page, args)
     for problem in filter(None, (run.problem for run in shown)):
@@ -101,9 +98,6 @@ def report_devices(
     printed = FINE
     if args.json:
         print_json(outliers_document(members))
-    elif args.csv:
-        results = [each.result for each in members if each.result is not None]
-        print_output(exports.as_csv(results))
     elif members:
         printed = show_page(devices_page(members), args)
     statuses = [each.exit_status for each in outliers(members)]
@@ -147,10 +141,8 @@ def keep_runs(
     check_started_at: float | None = None,
 ) -> list[str]:
     """Judge and store the results. Return the problems, each once."""
-    judged_by = None
-    if not args.no_verdict:
-        judged_by = VerdictLimits(args.min_percent_of_peak, args.tolerance)
-    return keep(runs, judged_by, check_started_at)
+    limits = VerdictLimits(args.min_percent_of_peak, args.tolerance)
+    return keep(runs, limits, check_started_at)
 
 
 def _status(run: DeviceRun, args: argparse.Namespace) -> int:
@@ -164,20 +156,12 @@ def _status(run: DeviceRun, args: argparse.Namespace) -> int:
         return FAULT
     # Text output contains the verdict already, and an early end (such as by
     # heat) was reported.
-    if (args.json or args.csv) and result.stopped == "time":
+    if args.json and result.stopped == "time":
         for part in result.verdict.bad if result.verdict else ():
             print_message(
                 f"warning: {run.request.target.label}: {part.name}: {part.why}"
             )
     return INTERRUPTED if result.stopped == "user" else status(result)
-
-
-def _csv(runs: Sequence[DeviceRun], shown: Sequence[DeviceRun]) -> str:
-    results = [run.result for run in runs if run.result is not None]
-    pages = [run.result for run in shown if run.result is not None]
-    if len(pages) == 1 and pages[0].points:
-        return exports.points_csv(pages[0])
-    return exports.as_csv(results) if results else ""
 
 
 def _page(

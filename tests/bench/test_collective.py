@@ -125,7 +125,7 @@ def test_who_can_be_ranks(ranks: Sequence[Target], says: str | None) -> None:
 
 
 def test_the_cpu_becomes_as_many_ranks_as_are_asked_for() -> None:
-    requests = command._requests(parsed("collective", "--ranks", "3", "--csv"), [CPU])
+    requests = command._requests(parsed("collective", "--ranks", "3"), [CPU])
     assert [each.target.index for each in requests] == [0, 1, 2]
 
 
@@ -226,7 +226,7 @@ def python_of(folder: Path, fault: str = "") -> str:
 def test_four_ranks_of_a_cpu(tmp_path: Path) -> None:
     done = ran(
         *("collective", "--device", "cpu", "--ranks", "4", "--seconds", "30", "--json"),
-        *("--no-verdict", "--python", python_of(tmp_path)),
+        *("--python", python_of(tmp_path)),
     )
     assert (done.returncode, done.stderr) == (0, "")
     first, *others = json.loads(done.stdout)
@@ -247,11 +247,12 @@ def test_four_ranks_of_a_cpu(tmp_path: Path) -> None:
 @needs_torch
 def test_a_wrong_sum_is_found_and_the_rank_named(tmp_path: Path) -> None:
     python = python_of(tmp_path, ONE_MORE)
-    done = ran("collective", "--device", "cpu", "--ranks", "2", "--python", python, "--csv")
+    done = ran("collective", "--device", "cpu", "--ranks", "2", "--python", python, "--json")
     assert done.returncode == 1
     (line,) = (each for each in done.stderr.splitlines() if "error" in each)
     assert "rank 1 computed wrong results: 4 elements in 6 checks" in line
-    assert [row.rpartition(",")[2] for row in done.stdout.split()[1:]] == ["2.0", "0.0", "0.0"] * 2
+    rows = json.loads(done.stdout)[1]["points"]
+    assert [row["values"]["wrong"] for row in rows] == [2.0, 0.0, 0.0] * 2
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ def test_the_document_fits_its_schema(kind: str, capsys: pytest.CaptureFixture[s
     [
         (["--size", "7x"], 2, "--size: '7x' is not a size"),
         (["--seconds", "0"], 2, "--seconds: '0' is not a duration"),
-        (["--device", "gpu"], 2, "--device: 'gpu' is not a device"),
+        (["--device", "gpu"], 2, "--device: 'gpu' is not a list of GPUs"),
         (["--memory-share", "2"], 2, "--memory-share: '2' is not a share"),
         (["--device", "cpu", "--memory-share", "0.00001"], 3, "0.001 % of that may be used"),
         (["--dtype", "fp4"], 2, "--dtype: 'fp4' is not a data type. Choose from float32, tf32"),
@@ -79,7 +79,7 @@ def test_the_document_fits_its_schema(kind: str, capsys: pytest.CaptureFixture[s
         (["sweep", "--verify", "all"], 2, "--verify is not for sweep"),
         (["pulse", "--device", "cpu", "--frequency", "21"], 2, "'21' is not a frequency"),
         (["soak", "--frequency", "1"], 2, "--frequency is not for soak"),
-        (["--compare", "a.json", "b.json", "--json"], 2, "Leave out --json and --csv"),
+        (["--compare", "a.json", "b.json", "--json"], 2, "Leave out --json"),
         (["--compare", "nowhere.json", "1"], 3, "nowhere.json cannot be compared: No such file"),
         (["--compare", "1", "0"], 3, "the history has no such result"),
         (["peak", "--dtype", "float32,float64"], 2, "peak runs one data type"),
@@ -200,15 +200,15 @@ def test_every_kind_can_be_asked_for(asked: dict[str, Any], kind: str) -> None:
 @pytest.mark.parametrize(
     ("stream", "arguments", "says"),
     [
-        ((INVENTORY, SAMPLE), ["--device", "3"], "no such device"),
-        ((INVENTORY, SAMPLE), ["--device", "0:1"], "no such device"),
+        ((INVENTORY, SAMPLE), ["--device", "3"], "There is no GPU 3"),
+        ((INVENTORY, SAMPLE), ["--device", "0:1"], "There is no MIG instance 0:1"),
         ((divided(), seen()), ["--device", "3"], "Choose one: 3:0 (MIG 3g.20gb), 3:1 (MIG 2g."),
-        ((divided(), seen()), ["--device", "3:2"], "There are: 0 (GPU-"),
+        ((divided(), seen()), ["--device", "3:2"], "There is no MIG instance 3:2"),
         ((undivided(), seen()), ["--device", "3"], "nvidia-smi mig -i 3 -cgi PROFILE -C"),
-        ((divided(), BUSY), ["--device", "3:1"], "in use by process 72 (ada: train)"),
+        ((divided(), BUSY), ["--device", "3:1"], "would slow down: 72 ada train. Wait"),
         ((NO_DRIVER, SAMPLE), ["--device", "0"], "No NVIDIA driver"),
         (snapshots.StreamError(Problem("It hangs", "it does", "Reboot")), [], "--device cpu"),
-        ((INVENTORY, HELD), [], "in use by process 77 (ann: train)"),
+        ((INVENTORY, HELD), [], "would slow down: 77 ann train. Wait"),
         (
             (INVENTORY, replace(SAMPLE, devices=(DeviceSample("GPU-0a", DeviceState.LOST),))),
             [],
@@ -248,7 +248,7 @@ def test_on_a_terminal_it_asks(
     assert bool(asked["requests"]) is (status == 0)
     said = capsys.readouterr()
     assert "[y/N]" in said.err
-    assert "77 (ann: train)" in said.err
+    assert "77  ann        train\n" in said.err
 
 
 def test_a_wrong_element_is_status_1(capsys: pytest.CaptureFixture[str]) -> None:
@@ -267,8 +267,6 @@ def test_the_summary_is_first_in_the_text_and_a_field_of_the_document(
     assert capsys.readouterr().out.startswith(f"{summary}\n\n{RESULT.device}, soak")
     assert concluded(Done(replace(RESULT, stopped="time")), "--json") == 0
     assert json.loads(capsys.readouterr().out)["verdict"]["summary"] == summary
-    assert concluded(Done(replace(RESULT, stopped="time")), "--no-verdict") == 0
-    assert summary not in capsys.readouterr().out
 
 
 def test_a_failure_keeps_the_rows_before_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -330,11 +328,9 @@ def test_without_a_home_folder_there_is_no_history(
     ("arguments", "says"),
     [
         (("--report", "{}/no/run_on_cpu.html"), "there is no such folder"),
-        (("--report", "{}"), "it is a directory"),
+        (("--report", "{}"), "it is not a regular file"),
         (("--report", "{}/file/below"), "there is no such folder"),
-        (("--report", "{}/file"), "it exists and is not a gputop report. Name another file, or"),
         (("--report", "{}/pipe"), "it is not a regular file"),
-        (("--report", "{}/pipe", "--force"), "it is not a regular file"),
     ],
 )
 def test_what_could_not_be_written_is_said_before_the_run(
@@ -357,8 +353,7 @@ def test_a_report_is_of_this_run_and_may_replace_another(
     asked: dict[str, Any], tmp_path: Path
 ) -> None:
     file = tmp_path / "run.html"
-    file.write_text("somebody's own")
-    assert run("--device", "cpu", "--report", str(file), "--force") == 0
+    file.write_text("an earlier one")
     assert run("--device", "cpu", "--report", str(file)) == 0
     assert "a CPU" in file.read_text()
     assert file.read_text().count("polyline") > 1  # one is in the style

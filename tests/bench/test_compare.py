@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gputop.bench.events import Comparison, Point, Result, Verdict, VerdictPart
-from gputop.bench.results.compare import comparable, last_and_first_runs, percent_limits, regression
+from gputop.bench.results.compare import comparable, last_runs, percent_limits, regression
 from gputop.bench.results.measures import score
 from gputop.bench.results.verdict import status, with_verdicts
 from tests.bench.kept import BASE, CONDITIONS, COPY, SWEEP, faster, soak, table, with_comparisons
@@ -76,19 +76,14 @@ def before(*means: float, **changes: Any) -> list[Result]:
     return [soak(mean, ago=10.0 * (n + 1), **changes) for n, mean in enumerate(means)]
 
 
-def last_runs(result: Result, among: list[Result]) -> list[Result]:
-    return last_and_first_runs(result, among)[0]
-
-
 def percent_limit(values: list[float]) -> float:
     return percent_limits([values])[0]
 
 
 def test_it_is_the_last_ten_runs_before_it_newest_first() -> None:
     runs = before(*range(800, 815))
-    assert last_runs(BASE, [soak(900.0, ago=-5.0), *reversed(runs)]) == runs[:10]
+    assert last_runs(BASE, [soak(900.0, ago=-5.0), *runs]) == runs[:10]
     assert last_runs(runs[4], runs) == runs[5:]
-    assert last_and_first_runs(BASE, runs)[1] == runs[:-11:-1]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +169,7 @@ def test_many_rows_raise_no_more_alarms_and_a_slow_one_is_found(rows: int) -> No
     for _ in range(300):
         before_it = [copies(draw, rows, 0.03, float(n)) for n in range(1, 11)]
         now = copies(draw, rows, 0.03, 0.0)
-        alarms += regression(now, before_it, before_it) is not None
+        alarms += regression(now, before_it) is not None
         slow = replace(now, points=(*faster(now.points[:1], 0.85), *now.points[1:]))
         found += regression(slow, before_it) is not None
     assert alarms < 0.02 * 300
@@ -189,7 +184,7 @@ def verdicts(means: list[float]) -> list[int]:
     """The exit statuses of runs one after the other, each compared with those before."""
     kept, found = list[Result](), []
     for n, mean in enumerate(means):
-        (judged,) = with_verdicts(with_comparisons([soak(mean, ago=-3600.0 * n)], kept))
+        (judged,) = with_verdicts(with_comparisons([soak(mean, ago=-3600.0 * n)], kept[::-1]))
         kept.append(judged)
         found.append(status(judged))
     return found

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.events import Done, Point, Progress, Verified
+from gputop.bench.events import Point, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results.measures import score
 from gputop.bench.run.device_run import RATE, DeviceRun
@@ -21,7 +21,7 @@ from gputop.bench.run.series import (
     merge_windows,
     thinned,
 )
-from tests.runs import gpu_result, gpu_run
+from tests.runs import gpu_run
 
 
 def started() -> DeviceRun:
@@ -52,16 +52,6 @@ def test_the_first_wrong_element_says_when_and_the_last_check_how_many() -> None
     run.add_event(Verified(3, 4))
     assert run.faulty
     assert (run.wrong_at, run.wrong_elements) == (5.0, 4)
-
-
-def test_percentiles_are_of_the_windows_that_were_not_joined() -> None:
-    run, windows = started(), 15_000
-    for n in range(windows):
-        rate = 600.0 + 100.0 * (n % 10)
-        run.add_event(Progress(0.2 * (n + 1), 0.2, n, rate))
-    run.add_event(Done(run.completed(gpu_result(0.2 * windows))))
-    assert run.result is not None
-    assert (run.result.tflops_p5, run.result.tflops_p95) == (600.0, 1500.0)
 
 
 WINDOWS = [Progress(0.2 * n, 0.2, 10 * n, 100.0 + n % 7, 101.0) for n in range(1, 401)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import json
 import re
@@ -13,16 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.agent.device import Device
-from gputop.agent.problem import Problem
-from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
-from gputop.bench.events import Conditions, Point
-from gputop.bench.results import columns, exports, store
+from gputop.bench.events import Conditions
+from gputop.bench.results import columns, store
 from gputop.bench.results.columns import COLUMNS, DEVICE
 from gputop.commands import bench as command
 from gputop.commands.parser import parse
 from gputop.output.result_pages import result_list
-from gputop.stream import child as snapshots
 from tests.bench.kept import BASE, COPY, soak, table, with_comparisons
 from tests.bench.workers import RESULT
 
@@ -71,26 +65,6 @@ def test_json_has_the_documents(kept: list[Result], capsys: pytest.CaptureFixtur
     ]
 
 
-def test_csv_has_units_in_its_heading(
-    kept: list[Result], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("--csv") == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert len(rows) == len(kept)
-    first, second, third, copy, cpu = rows
-    assert first["started_at"] == "2023-11-14T22:13:20+00:00"
-    assert float(first["tflops_mean"]) == 780.0
-    assert first["power_watts_mean"] == "690.0"
-    assert first["percent_of_peak"] == "datasheet dense=78.1; formula at the live clock=99"
-    assert float(first["under_earlier_percent"]) == pytest.approx(100 * -80 / 700)
-    assert second["under_earlier_percent"] == ""
-    assert third["wrong_elements"] == "3"
-    assert (copy["tflops_mean"], copy["kind"]) == ("", "copy")
-    assert (cpu["device_uuid"], cpu["power_watts_mean"]) == ("", "")
-    assert {"seconds", "energy_joules", "sm_clock_mhz_mean", "driver_version"} <= set(first)
-    assert "points" not in first
-
-
 @pytest.mark.parametrize(
     ("device", "count"), [("cpu", 1), ("GPU-4f2a1b3c", 4), ("gpu-4F", 4), ("GPU-0", 0)]
 )
@@ -101,29 +75,15 @@ def test_of_one_device(
     assert len(json.loads(capsys.readouterr().out)) == count
 
 
-def test_an_index_is_that_of_a_device_of_today(
-    kept: list[Result], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gpu = Device(2, "GPU-4f2a1b3c", "NVIDIA H200")
-    inventory = Inventory(1.0, "h", Source.NVML, DriverState.OK, 1.0, devices=(gpu,))
-
-    async def one_snapshot(**_: bool) -> tuple[Inventory, Sample]:
-        return inventory, Sample(1.0, Host())
-
-    monkeypatch.setattr(snapshots, "one_snapshot", one_snapshot)
+def test_an_index_is_that_at_the_time_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    for index in (2, 2, 3):
+        store.append(soak(ago=10.0 * len(store.recent()), device_index=index))
     assert run("--device", "2", "--json") == 0
-    assert len(json.loads(capsys.readouterr().out)) == 4
-    assert run("--device", "3") == 3
-    assert "There is no device 3 now. Name it by its UUID." in capsys.readouterr().err
-
-    async def silent(**_: bool) -> tuple[Inventory, Sample]:
-        raise snapshots.StreamError(Problem("It hangs", "it does", "Reboot"))
-
-    monkeypatch.setattr(snapshots, "one_snapshot", silent)
-    assert run("--device", "2") == 3
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "It hangs" in line
-    assert "UUID" in line
+    assert len(json.loads(capsys.readouterr().out)) == 2
+    assert run("--device", "0") == 0
+    assert capsys.readouterr().out == "No results of 0\n"
+    assert run("--device", "43:00.0") == 2
+    assert "Name it by one of them" in capsys.readouterr().err
 
 
 def test_without_results(capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,8 +93,6 @@ def test_without_results(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "No results of cpu\n"
     assert run("--json") == 0
     assert json.loads(capsys.readouterr().out) == []
-    assert run("--csv") == 0
-    assert len(capsys.readouterr().out.splitlines()) == 1
 
 
 def test_a_table_fits_into_its_width_and_wider_is_more() -> None:
@@ -217,20 +175,7 @@ def test_names_of_others_are_inert() -> None:
         BASE, device="\x1b[2J", dtype="\n", torch_version="\r", kind="\x07", stopped="\x00"
     )
     assert all(line.isprintable() for line in result_list([odd]).splitlines())
-    assert "\x1b" not in exports.as_csv([odd])
     assert DEVICE.text(odd) == "␛[2J"
-
-
-def test_no_field_of_the_csv_is_a_formula() -> None:
-    odd = replace(BASE, device="=cmd|' /C calc'!A0", dtype="@SUM(A1)", torch_version="-2+3")
-    (row,) = csv.DictReader(io.StringIO(exports.as_csv([replace(odd, droop_percent=-1.5)])))
-    assert row["device"] == "'=cmd|' /C calc'!A0"
-    assert (row["dtype"], row["torch_version"]) == ("'@SUM(A1)", "'-2+3")
-    assert row["droop_percent"] == "-1.5"
-    point = Point("=1+1", -2.0, {"=x": -3.0})
-    titles, values = csv.reader(io.StringIO(exports.points_csv(table("sweep", (point,)))))
-    assert titles[3:] == ["'=x"]
-    assert values[:2] == ["'=1+1", "-2.0"]
 
 
 def test_to_forget_one_leaves_all_others(kept: list[Result]) -> None:

@@ -198,13 +198,13 @@ def test_a_device_is_judged_by_its_last_windows() -> None:
     )
     assert found.rates[CLUSTER[0]] == pytest.approx(350.0)
     assert found.slow_devices() == {CLUSTER[0]: pytest.approx(50.0)}
-    assert found.distributions["NVIDIA H100"].median == 700
+    assert found.rates_by_model["NVIDIA H100"] == pytest.approx([350.0, 700, 700])
 
 
 def test_who_failed_is_in_no_distribution() -> None:
     found = after(*running(700, 700, 10), (2, Failed(Problem("W", "y", "R"), 1)))
     assert found.slow_devices() == {}
-    assert found.distributions["NVIDIA H100"].count == 2
+    assert found.rates_by_model["NVIDIA H100"] == [700.0, 700.0]
 
 
 def test_wrong_elements_are_known_at_once_and_at_the_end() -> None:

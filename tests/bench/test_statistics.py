@@ -21,7 +21,6 @@ from gputop.bench.results.statistics import (
     droop,
     mean_interval,
     mean_rate,
-    percentile,
     second_half,
     time_to_steady,
     with_statistics,
@@ -68,7 +67,7 @@ def burst(share: float, seconds: float) -> Callable[[float], float]:
 
 def of(windows: list[Window]) -> Result:
     """The statistics of a run of these windows."""
-    return with_statistics(BARE, windows, [rate for _, rate in windows])
+    return with_statistics(BARE, windows)
 
 
 def drooped(windows: list[Window]) -> Droop:
@@ -110,7 +109,6 @@ def test_a_run_that_is_too_short_has_no_droop() -> None:
     windows = series(1, DROOP_SECONDS - 1, 0.01)
     found = of(windows)
     assert (found.droop_percent, found.tflops_sustained) == (None, None)
-    assert found.tflops_p5 is not None
     assert of(windows[:5]) is BARE
 
 
@@ -139,27 +137,13 @@ def test_a_dip_is_that_of_the_slowest_seconds() -> None:
 def test_statistics_are_in_order_and_within_the_rates(windows: list[Window]) -> None:
     rates = [rate for _, rate in windows]
     found = of(windows)
-    assert found.tflops_p5 is not None
-    assert found.tflops_p95 is not None
     known = [min(rates), *(found.tflops_mean_interval or ()), max(rates)]
     assert known == pytest.approx(sorted(known))
-    spread = [min(rates), found.tflops_p5, found.tflops_p95, max(rates)]
-    assert spread == pytest.approx(sorted(spread))
     if found.droop_percent is not None:
         assert found.droop_interval_percent is not None
         low, high = found.droop_interval_percent
         assert low <= found.droop_percent <= high
         assert (found.droop_percent > 0) == (low > 0)
-
-
-@pytest.mark.parametrize(
-    ("values", "percent", "expected"),
-    [([1.0], 5, 1.0), ([1.0, 2.0], 50, 1.5), ([0.0, 10.0, 20.0], 5, 1.0)],
-)
-def test_percentiles_lie_between_the_nearest_two(
-    values: list[float], percent: int, expected: float
-) -> None:
-    assert percentile(values, percent) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -153,15 +153,9 @@ def test_a_sick_gpu_is_status_4_and_the_part_is_named(
     assert capsys.readouterr().out.count(f" {part}: {bad[0].why}") == 1
 
 
-def test_without_a_verdict_there_are_only_numbers_and_wrong_ones_count(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_cluster_is_judged_as_one_machine(capsys: pytest.CaptureFixture[str]) -> None:
     made, part, why = SICK["unlike"]
-    assert report_runs(made(), parsed("--no-verdict")) == 0
-    assert report(made(), (), parsed("--ray", "--no-verdict")) == 0
-    assert "erdict" not in capsys.readouterr().out
-    assert report_runs([simulated(wrong_elements=3)], parsed("--no-verdict")) == 1
-    assert report(made(), (), parsed("--ray")) == 4, "as on one machine"
+    assert report(made(), (), parsed("--ray")) == 4
     said = capsys.readouterr().out
     assert f"{part}: " in said
     assert why in said

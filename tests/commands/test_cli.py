@@ -103,7 +103,7 @@ REFUSED = [
     (["pick", "--max-busy", "101"], "Give a number from 0 to 100, such as 10."),
     (["pick", "--wait", "inf"], "Give seconds, such as 600."),
     (["bench", "--size", "7x"], "Give a whole number such as 4096, or auto."),
-    (["bench", "--device", "moon"], "`gputop status` lists them."),
+    (["bench", "--device", "moon"], "`gputop status -L` lists them."),
     (["bench", "--dtype", "float31"], "float8_e4m3, int8."),
     (["bench", "memroy"], "Did you mean memory?"),
     *(

@@ -251,7 +251,7 @@ async def test_a_check_runs_its_parts_and_lists_their_verdicts(
     assert len(kept) == 4
     summary, title, _, _, *rows = page.splitlines()
     assert summary.startswith(" No fault found. Computes correctly, 71 % of its datasheet")
-    assert title.startswith(" check quick on GPU 0, NVIDIA H100 80GB HBM3: ")
+    assert title.startswith(" check quick on GPU 0, NVIDIA H100 80GB HBM3")
     assert [line.split()[0] for line in rows[:5]] == [*kinds, "collective"]
     left = "collective: left out, GPU 0, NVIDIA H100 80GB HBM3 is the only device"
     assert left in " ".join(page.split())

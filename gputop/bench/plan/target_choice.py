@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
 from gputop.agent.device import Device, DeviceState
-from gputop.agent.problem import Problem
-from gputop.agent.selection import has_id, is_address
+from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.selection import Selection, device_with, parse_ids
 from gputop.agent.snapshot import Inventory, Process, ProcessKind, Sample
-from gputop.agent.visible_devices import VARIABLE, is_identified, seen
+from gputop.agent.visible_devices import VARIABLE, seen
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import (
@@ -25,14 +23,10 @@ from gputop.bench.plan.request import (
 from gputop.console import print_message
 from gputop.schema.advice import fill_index, shared_command, state_advice
 from gputop.schema.derived import label_of
-from gputop.text import fold_list, visible
+from gputop.text import visible
 
-ALL = "all"
+ALL, CPU = "all", "cpu"
 HIDDEN = f"{VARIABLE} hides every GPU"
-_NUMBER = re.compile(
-    r"(?:cuda:|gpu:)?([0-9]{1,4})(?::([0-9]{1,4}))?", re.IGNORECASE
-)
-_UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f-]*", re.IGNORECASE)
 LISTED = 8
 """Most processes named in a question on the screen."""
 UNKNOWN = "The driver does not list its processes."
@@ -107,41 +101,33 @@ def choose(
     sample: Sample | None,
     device: str | None,
 ) -> Target:
-    """Return the target with the name `device` (from `parse_device`), or the first one for None.
+    """Return the target with the name `device` (from `parse_devices`), or the first one for None.
 
-    Raise `ValueError` if none or several match, or for a GPU in MIG mode.
+    Raise `ProblemError` if none or several match, or for a GPU in MIG mode.
     """
     among = targets(inventory, sample)
     if device is None:
         return among[0]
-    if device == "cpu":
+    if device == CPU:
         return among[-1]
-    found = [each.uuid for each in inventory.devices if has_id(each, device)]
-    if len(found) == 1:
-        problem = gpus_in_mig_mode(inventory).get(found[0])
-        if problem is not None:
-            raise ValueError(f"{problem}.")
-        return next(target for target in among if target.uuid == found[0])
-    names = [f"{target.number} ({target.uuid})" for target in among[:-1]]
-    why = "this machine has no such device"
-    if found:
-        why = f"{len(found)} devices match it"
-    elif not all(map(is_identified, inventory.devices)):
-        why = "no device that answers has this name"
-    raise ValueError(
-        f"Device {device!r} cannot be used: {why}. There are: {', '.join([*names, 'cpu'])}."
-    )
+    found = device_with(device, inventory.devices).uuid
+    problem = gpus_in_mig_mode(inventory).get(found)
+    if problem is not None:
+        raise ProblemError(problem)
+    return next(target for target in among if target.uuid == found)
 
 
 def visible_to_cuda(inventory: Inventory) -> Inventory:
     """Return the inventory without the devices that CUDA_VISIBLE_DEVICES hides.
 
-    Print a message if that list has an error. Raise `ValueError` if its numbers are ambiguous.
+    Print a message if that list has an error. Raise `ProblemError` if its numbers are ambiguous.
     """
     try:
         left = seen(inventory.devices)
     except ValueError as error:
-        raise ValueError(f"{error}, or choose one with --device.") from None
+        why, _, remedy = str(error).rpartition(". ")
+        remedy += ", or choose one with --device"
+        raise ProblemError(Problem("No GPU was chosen", why, remedy)) from None
     if left.note is not None:
         print_message(left.note)
     devices = tuple(
@@ -151,36 +137,13 @@ def visible_to_cuda(inventory: Inventory) -> Inventory:
 
 
 def parse_devices(text: str) -> tuple[str, ...]:
-    """Parse devices separated by commas, or `all`; raise `ValueError`."""
+    """Parse devices separated by commas: `cpu`, `all` or ids of `--id`; raise `ValueError`."""
     found: dict[str, None] = {}
     for name in text.split(","):
-        device = name.strip().lower()
-        if device != ALL:
-            device = parse_device(name)
-        found[device] = None
+        word = name.strip().lower()
+        devices = (word,) if word in (CPU, ALL) else parse_ids(name)
+        found |= dict.fromkeys(devices)
     return tuple(found)
-
-
-def parse_device(text: str) -> str:
-    """Parse the name of a device for `choose`; raise `ValueError` with the remedy.
-
-    A name is `cpu`, an index (`1` or `cuda:1`), the number of a MIG instance (`3:1`), a PCI address
-    or the start of a UUID.
-    """
-    device = text.strip()
-    if device.lower() == "cpu":
-        return "cpu"
-    number = _NUMBER.fullmatch(device)
-    if number:
-        return ":".join(
-            str(int(part)) for part in number.groups() if part is not None
-        )
-    if _UUID.fullmatch(device) or is_address(device):
-        return device
-    raise ValueError(
-        f"{text!r} is not a device: it is cpu, an index, a PCI address or the start of a UUID. "
-        "Give one such as cpu, 0, 0:1 (a MIG instance) or GPU-4f2a; `gputop status` lists them."
-    )
 
 
 def why_unusable(sample: Sample | None, target: Target) -> Problem | None:
@@ -273,44 +236,43 @@ def select_targets(
     Without names it is the first GPU that CUDA_VISIBLE_DEVICES does not hide, or else the CPU.
     `collective` takes every such GPU, or else the CPU. Raise `RunRefusedError`.
     """
-    if named == ("cpu",):
+    if named == (CPU,):
         return [plan.cpu_target()]
     # These imports are here because a test of the CPU does not need them.
     import asyncio
 
     from gputop.stream.child import StreamError, one_snapshot
 
+    # A device that is named by number or UUID is used even if
+    # CUDA_VISIBLE_DEVICES hides it.
+    by_name = named is not None and ALL not in named
+    ids = tuple(each for each in named or () if each not in (CPU, ALL))
+    selection = Selection(ids, only_visible=not by_name)
     try:
         inventory, sample = asyncio.run(
-            one_snapshot(identified=_by_identity(named))
+            one_snapshot(identified=selection.needs_identities)
         )
     except StreamError as error:
         raise RunRefusedError(f"{error}. Or choose --device cpu.") from None
     try:
-        # A device that is named by number or UUID is used even if
-        # CUDA_VISIBLE_DEVICES hides it.
-        by_name = named is not None and ALL not in named
         left = inventory if by_name else visible_to_cuda(inventory)
         found = _found(inventory, left, sample, named, kind)
-    except ValueError as error:
+    except ProblemError as error:
         if inventory.problem is not None and not inventory.devices:
             raise RunRefusedError(
                 f"{inventory.problem}, or choose --device cpu."
             ) from None
-        raise RunRefusedError(str(error)) from None
+        raise RunRefusedError(f"{error}.") from None
     for target in found:
-        if target.kind == "cuda":
-            refuse_unusable(target, sample, ignore_busy=ignore_busy)
-        elif named is None and not KINDS[kind].several_devices:
-            _say_why_cpu(inventory, left)
+        problem = why_unusable(sample, target)
+        if problem is not None:
+            raise RunRefusedError(f"{problem}.")
+    on_cpu = named is None and found[0].kind == CPU
+    if on_cpu and not KINDS[kind].several_devices:
+        _say_why_cpu(inventory, left)
+    if not ignore_busy:
+        _refuse_busy(sample, found)
     return found
-
-
-def _by_identity(named: Sequence[str] | None) -> bool:
-    """Return True if UUIDs are needed: for these names, or to apply CUDA_VISIBLE_DEVICES."""
-    if named is None or ALL in named:
-        return VARIABLE in os.environ
-    return any(is_address(name) or _UUID.fullmatch(name) for name in named)
 
 
 def _found(
@@ -335,7 +297,9 @@ def _found(
             why = HIDDEN
         elif gpus:
             why = "none of them answers"
-        raise ValueError(f"No GPU can be used: {why}. Choose --device cpu.")
+        raise ProblemError(
+            Problem("No GPU can be used", why, "Choose --device cpu")
+        )
     found: dict[Target, None] = {}
     for name in named:
         chosen = usable if name == ALL else [choose(inventory, sample, name)]
@@ -351,20 +315,6 @@ def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:
     reasons = "; ".join(dict.fromkeys(whys))
     why = f" ({reasons})" if reasons else ""
     print_message(f"no GPU can be used{why}: the CPU is tested")
-
-
-def refuse_unusable(
-    target: Target,
-    sample: Sample,
-    *,
-    ignore_busy: bool,
-) -> None:
-    """Raise `RunRefusedError` for a device that does not answer or is in use."""
-    problem = why_unusable(sample, target)
-    if problem is not None:
-        raise RunRefusedError(f"{problem}.")
-    if not ignore_busy:
-        refuse_busy(target, sample)
 
 
 def processes_on(
@@ -384,35 +334,26 @@ def processes_on(
     return found
 
 
-def refuse_busy(target: Target, sample: Sample) -> None:
-    """Raise `RunRefusedError` for a device in use, unless the user confirms the test."""
-    processes = processes_on(sample, target)
-    if processes == []:
+def _refuse_busy(sample: Sample, found: Sequence[Target]) -> None:
+    """Raise `RunRefusedError` for devices in use, unless the user confirms the test."""
+    asked = busy_question(sample, found)
+    if asked is None:
         return
-    use = "may be in use: the driver does not list its processes"
-    if processes is not None:
-        holders = [
-            f"{each.pid} ({visible(each.user or '?', 32)}: {visible(each.command or '?', 60)})"
-            for each in processes
-        ]
-        use = f"is in use by process {fold_list(holders, 3)}"
+    title, lines = asked
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        remedy = "Wait for it to end, choose another --device, or add --ignore-busy."
-        raise RunRefusedError(f"{target.label} {use}. {remedy}")
-    print(visible(f"{target.label} {use}.", 1_000), file=sys.stderr)
-    print(
-        "Start the stress test anyway? [y/N] ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
+        holders = "; ".join(" ".join(line.split()) for line in lines)
+        raise RunRefusedError(
+            f"{title} {holders.rstrip('.')}. "
+            "Wait for it to end, choose another --device, or add --ignore-busy."
+        )
+    for line in (title, *lines):
+        print(line, file=sys.stderr)
+    question = "Start the stress test anyway? [y/N] "
+    print(question, end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise RunRefusedError(
             "nothing was started: the device is in use. Choose another --device."
         )
-
-
-# For the dashboard.
 
 
 def usable_requests(

@@ -21,8 +21,8 @@ from gputop.bench.results.outliers import (
 from gputop.bench.results.page import (
     Block,
     Heading,
+    Level,
     Sentence,
-    level_of,
     result_page,
 )
 from gputop.bench.results.tables import TextTable
@@ -38,16 +38,22 @@ PART_STATES = (FAULTY, FAILED, STOPPED, DEGRADED, OK, NOT_JUDGED, LEFT_OUT)
 
 def check_page(check: CheckResult) -> list[Block]:
     """Return the summary, a line for each part, and the problems, the gravest first."""
-    page: list[Block] = []
-    state = check_state(check)
-    summary = check_summary(check)
-    if summary:
-        page.append(
-            Sentence(summary, "warn" if state == FAILED else level_of(state))
-        )
-    page += [Heading(check_title(check)), TextTable(check_table(check))]
-    page += [Sentence(line) for line in check_problems(check)]
-    return page
+    return [
+        Sentence(check_summary(check), check_level(check)),
+        Heading(check_title(check)),
+        TextTable(check_table(check)),
+        *(Sentence(line) for line in check_problems(check)),
+    ]
+
+
+def check_level(check: CheckResult) -> Level:
+    """Return the severity of the gravest part."""
+    states = {part_state(part) for part in check.parts}
+    if FAULTY in states:
+        return "fault"
+    if states & {FAILED, DEGRADED}:
+        return "warn"
+    return "good" if OK in states and check.complete else ""
 
 
 def check_details(check: CheckResult) -> Iterator[Block]:
@@ -72,13 +78,9 @@ def check_summary(check: CheckResult) -> str:
     if found:
         return _gravest(found) if devices > 1 else found[0].sentence
     if any(each.result and each.result.verdict is None for each in members):
-        return ""
+        return "Not judged: its results have no verdict."
     if any(map(was_stopped, members)) or len(check.parts) < check.planned:
-        ran, planned = parts_that_ran(check), parts_to_run(check)
-        if ran == planned:
-            return "Stopped before the end. No fault found until then."
-        parts = count(planned, "part")
-        return f"Only {ran} of {parts} ran. No fault found in them."
+        return "Stopped before the end. No fault found until then."
     if not check.complete:
         return "Not judged: some parts could not run, see below."
     if devices > 1:
@@ -128,38 +130,18 @@ def _has_one_result(part: PartResult) -> bool:
     return len(ran) == 1 or part.name == "collective"
 
 
-def check_state(check: CheckResult) -> str:
-    """Return the gravest state of all parts. An incomplete check without a fault is not judged."""
-    states = {part_state(part) for part in check.parts}
-    for gravest in PART_STATES:
-        if gravest in states and gravest not in (OK, NOT_JUDGED, LEFT_OUT):
-            return gravest
-    return OK if OK in states and check.complete else NOT_JUDGED
-
-
 def check_title(check: CheckResult) -> str:
-    """Return the title: the level, the devices, and the verdict in one word."""
+    """Return the title: the level, the devices, and how many parts ran if not all did."""
     title = f"check {check.level} on {check_devices(check)}"
-    planned, ran = parts_to_run(check), parts_that_ran(check)
-    if ran != planned:
-        title += f", {ran} of {count(planned, 'part')} ran"
-    return f"{title}: {check_state(check)}"
-
-
-def parts_to_run(check: CheckResult) -> int:
-    """Return the number of planned parts that apply to a device."""
-    planned = check.planned
+    planned, ran = check.planned, 0
     for part in check.parts:
-        if not (part.members or part.incomplete):
+        if not (part.members or part.incomplete):  # it does not apply
             planned -= 1
-    return planned
-
-
-def parts_that_ran(check: CheckResult) -> int:
-    """Return the number of parts with a result."""
-    return sum(
-        any(each.result for each in part.members) for part in check.parts
-    )
+        if any(each.result for each in part.members):
+            ran += 1
+    if ran == planned:
+        return title
+    return f"{title}, {ran} of {count(planned, 'part')} ran"
 
 
 def check_devices(check: CheckResult) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 import platform
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from operator import attrgetter
 
 from gputop.bench.events import Comparison, Result
 from gputop.bench.plan.kinds import kind_of
@@ -25,12 +23,8 @@ FEWEST_RUNS, MOST_RUNS = 4, 10
 """Least and most earlier runs for a comparison. The newest runs are used."""
 LEAST_LIMIT = 3.0
 """Percent under the median of the last runs that never counts as slow."""
-FIRST_LIMIT = 10.0
-"""Percent under the median of the first runs that never counts as slow. This comparison finds a
-slow decline."""
 AS_LONG, TABLE_AS_LONG = 0.9, 0.5
 """Least ratio of the times of equally long runs. The time of a table varies."""
-START = attrgetter("started_at")
 
 
 def comparable(result: Result) -> tuple[object, ...]:
@@ -72,14 +66,17 @@ def method(result: Result) -> tuple[object, ...]:
 
 
 def compared(result: Result, among: Iterable[Result]) -> Result:
-    """Return the result with a comparison with earlier results, unless it already has one."""
+    """Return the result with a comparison with earlier results, unless it already has one.
+
+    `among` come newest first.
+    """
     if result.comparison is not None:
         return result
-    like, first = last_and_first_runs(result, among)
+    like = last_runs(result, among)
     mine, under = score(result), None
     if like and mine is not None:
         under = percent_below(mine, statistics.median(map(_known_score, like)))
-    slower = regression(result, like, first)
+    slower = regression(result, like)
     return replace(result, comparison=Comparison(under, slower, len(like)))
 
 
@@ -87,22 +84,20 @@ def _known_score(result: Result) -> float:
     return score(result) or 0.0
 
 
-def last_and_first_runs(
-    result: Result, among: Iterable[Result]
-) -> tuple[list[Result], list[Result]]:
-    """Return the last like runs before a result, newest first, and the first like runs.
+def last_runs(result: Result, among: Iterable[Result]) -> list[Result]:
+    """Return at most ten like runs before a result. They and `among` are newest first.
 
-    There are at most ten of each. Like runs are comparable, with the same minor version of torch
-    and the same power limit. They ran to their end, without other load on the device, and about as
-    long (in a short run the device stays cooler and is faster). Bad runs are left out, because
-    otherwise a device that became slower would lower its own reference.
+    Like runs are comparable, with the same minor version of torch and the same power limit. They
+    ran to their end, without other load on the device, and about as long (in a short run the device
+    stays cooler and is faster). Bad runs are left out, because otherwise a device that became
+    slower would lower its own reference.
     """
-    last, first = list[Result](), list[Result]()
+    found: list[Result] = []
     if result.wrong_elements or score(result) is None:
-        return last, first
+        return found
     key, setting = comparable(result), _setting(result)
     is_table = not kind_of(result.kind).over_time
-    for other in among:  # keep few results, since their tables may be long
+    for other in among:
         if (
             other.started_at < result.started_at
             and comparable(other) == key
@@ -110,9 +105,10 @@ def last_and_first_runs(
             and _is_good(other)
             and as_long(other.seconds, result.seconds, table=is_table)
         ):
-            last = heapq.nlargest(MOST_RUNS, (*last, other), key=START)
-            first = heapq.nsmallest(MOST_RUNS, (*first, other), key=START)
-    return last, first
+            found.append(other)
+        if len(found) == MOST_RUNS:
+            break
+    return found
 
 
 def _is_good(run: Result) -> bool:
@@ -155,26 +151,20 @@ def percent_limits(rows: Sequence[Sequence[float]]) -> list[float]:
     return [max(LEAST_LIMIT, usual, limit) for limit in own]
 
 
-def regression(
-    result: Result, like: Sequence[Result], first: Sequence[Result] = ()
-) -> str | None:
-    """Return a warning if a result is slower than its last or its first like runs, else None.
+def regression(result: Result, like: Sequence[Result]) -> str | None:
+    """Return a warning if a result is slower than its last like runs, else None.
 
     Each direction of copies is compared separately.
     """
-    for which, runs, least in (
-        ("last", like, LEAST_LIMIT),
-        ("first", first, FIRST_LIMIT),
-    ):
-        slower = "; ".join(_slower_rows(result, runs, least))
-        if slower:
-            usual = f"the median of its {which} {len(runs)} like runs"
-            driver = _new_driver(result, runs[0])
-            return (
-                f"{slower}, {usual}{driver}. "
-                "Delete those results on the benchmark tab if this is its speed now"
-            )
-    return None
+    slower = "; ".join(_slower_rows(result, like))
+    if not slower:
+        return None
+    usual = f"the median of its last {len(like)} like runs"
+    driver = _new_driver(result, like[0])
+    return (
+        f"{slower}, {usual}{driver}. "
+        "Delete those results on the benchmark tab if this is its speed now"
+    )
 
 
 def _new_driver(result: Result, before: Result) -> str:
@@ -185,11 +175,7 @@ def _new_driver(result: Result, before: Result) -> str:
     return f"; the driver {visible(then)} became {visible(driver)}"
 
 
-def _slower_rows(
-    result: Result,
-    like: Sequence[Result],
-    least: float,
-) -> Iterator[str]:
+def _slower_rows(result: Result, like: Sequence[Result]) -> Iterator[str]:
     """Yield a text for each row whose distance under its median exceeds its limit."""
     known, mine = [measured(one) for one in like], measured(result)
     rows = {}
@@ -199,11 +185,11 @@ def _slower_rows(
             rows[name] = before
     limits = percent_limits([*rows.values()])
     for (name, before), limit in zip(rows.items(), limits, strict=True):
-        middle, most = statistics.median(before), max(limit, least)
+        middle = statistics.median(before)
         under = percent_below(mine[name], middle)
-        if under > most:
+        if under > limit:
             what = name and f"{visible(name, 60)}: "
             yield (
                 f"{what}{figure_text(result, mine[name])} is {under:.1f} % under the "
-                f"{figure_text(result, middle)} that is usual (limit {most:.1f} %)"
+                f"{figure_text(result, middle)} that is usual (limit {limit:.1f} %)"
             )

@@ -8,11 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gputop.bench.events import Result
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results.columns import shape
-from gputop.bench.results.compare import (
-    FEWEST_RUNS,
-    LEAST_LIMIT,
-    last_and_first_runs,
-)
+from gputop.bench.results.compare import FEWEST_RUNS, LEAST_LIMIT, last_runs
 from gputop.bench.results.measures import percent_below, rate_text, score
 from gputop.bench.results.page import (
     Block,
@@ -115,7 +111,7 @@ def answer(
 
 def _noise(pair: Sequence[Result], known: Sequence[Result]) -> float:
     """Return the largest expected difference between equal runs, in percent."""
-    like = [last_and_first_runs(each, known)[0] for each in pair]
+    like = [last_runs(each, known) for each in pair]
     scores = [score(each) or 0.0 for each in max(like, key=len)]
     if len(scores) < FEWEST_RUNS:
         return LEAST_LIMIT

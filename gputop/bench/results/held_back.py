@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gputop.bench.events import Result
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.plan.peaks import find_peak
-from gputop.schema.clock_events import BY_WORD
+from gputop.schema.clock_events import BY_WORD, ClockEvent
 
 LOWERED_SHARE = 0.9
 """Share of the model's watts below which a power limit counts as lowered."""
@@ -68,15 +70,21 @@ def _cap_seconds(result: Result) -> float:
     return max(counted, known.late_power_cap_seconds or 0.0)
 
 
-def slowdowns(result: Result) -> list[str]:
-    """Return the faults that slowed the device down for more than a small share of the run."""
-    found = []
+def slowdowns(result: Result) -> dict[ClockEvent, float]:
+    """Return the seconds of the faults that slowed the device down, above a small share."""
+    found = {}
+    least = HELD_SHARE * result.seconds
     for word, seconds in result.known_conditions.clock_event_seconds.items():
         event = BY_WORD.get(word)
-        is_long = seconds > HELD_SHARE * result.seconds
-        if event and event.fault and is_long:
-            found.append(f"{event.label} for {seconds:.0f} s")
+        if event and event.fault and seconds > least:
+            found[event] = seconds
     return found
+
+
+def slowdown_text(result: Result, held: Mapping[ClockEvent, float]) -> str:
+    """Return `software thermal slowdown for 42 s of 60 s`, or an empty text."""
+    said = [f"{each.label} for {held[each]:.0f} s" for each in held]
+    return f"{', '.join(said)} of {result.seconds:.0f} s" if said else ""
 
 
 def explanation(result: Result) -> str:
@@ -84,12 +92,12 @@ def explanation(result: Result) -> str:
     known, held = result.known_conditions, slowdowns(result)
     seconds, found = _cap_seconds(result), []
     if is_capped(result) and seconds:
-        held.insert(0, f"{BY_WORD['sw_power_cap'].label} for {seconds:.0f} s")
+        held = {BY_WORD["sw_power_cap"]: seconds, **held}
     elif is_capped(result):
         watts, limit = known.late_power_watts_mean, known.power_limit_watts
         found.append(f"its power limit, at {watts:.0f} of {limit:.0f} W")
     if held:
-        found.append(f"{', '.join(held)} of {result.seconds:.0f} s")
+        found.append(slowdown_text(result, held))
     return " and ".join(found)
 
 

@@ -31,13 +31,6 @@ def _template() -> str:
     return Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
 
 
-def is_report(file: Path) -> bool:
-    """Return True if the file is empty or starts like a report; may raise `OSError`."""
-    head = _template().partition("\n<meta")[0].encode()
-    with file.open("rb") as opened:
-        return opened.read(len(head)) in (b"", head)
-
-
 def html_page(result: Result, course: RunCurves) -> str:
     """Return the document about a result and its run over time."""
     return html_document(result_page(result, course), result.started_at)

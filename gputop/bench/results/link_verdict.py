@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from gputop.bench.events import DEGRADED, NOT_JUDGED, OK, Result
+from gputop.bench.results.advice import Judged, it, number
 from gputop.bench.results.measures import measured, percent_below
 from gputop.bench.results.statistics import robust_sigma
 from gputop.text import percentage, visible
@@ -18,10 +19,6 @@ ALIKE = 0.05
 """Largest relative scatter of links of one type, such as all links of an NVSwitch."""
 LEAST_OF_LINK = 0.5
 """Least share of a healthy PCIe link's bandwidth that pinned copies reach."""
-
-
-Judged = tuple[str, str]
-"""State of a part, and the reason."""
 
 
 def has_links(result: Result) -> bool:
@@ -61,11 +58,13 @@ def judge_links(
                     f"{way} {visible(peer, 40)} {percentage(under, digits=1)}"
                 )
     if slow:
-        return (
-            DEGRADED,
-            f"{'; '.join(slow)} under the other links, more than {tolerance:g} %",
+        why = f"{'; '.join(slow)} under the other links, more than {tolerance:g} %"
+        check = f"nvidia-smi nvlink --status -i {number(result)}"
+        said = (
+            f"Slow link to other GPUs: {why}. Check its links with `{check}`."
         )
-    return OK, "its links are as fast as those of the others"
+        return Judged(DEGRADED, why, said)
+    return Judged(OK, "its links are as fast as those of the others")
 
 
 def _under_others(rates: Mapping[str, float], one: str) -> float:
@@ -95,13 +94,19 @@ def judge_pcie(result: Result, others: Iterable[Result]) -> Judged:
         if name.endswith(", pinned"):
             pinned.append(rate)
     if not most or not pinned:
-        return NOT_JUDGED, "the greatest speed of its link is not known"
-    said = f"pinned copies at {min(pinned) / 1e9:.1f} of {most / 1e9:.1f} GB/s"
-    if min(pinned) >= LEAST_OF_LINK * most:
-        return OK, said
-    if any(each.host == result.host for each in others):
-        return (
-            NOT_JUDGED,
-            f"{said}, and other GPUs that copied at once may share the link",
+        return Judged(
+            NOT_JUDGED, "the greatest speed of its link is not known"
         )
-    return DEGRADED, said
+    why = f"pinned copies at {min(pinned) / 1e9:.1f} of {most / 1e9:.1f} GB/s"
+    if min(pinned) >= LEAST_OF_LINK * most:
+        return Judged(OK, why)
+    if any(each.host == result.host for each in others):
+        return Judged(
+            NOT_JUDGED,
+            f"{why}, and other GPUs that copied at once may share the link",
+        )
+    said = (
+        f"Slow PCIe link: {why}. "
+        f"Check that the slot of {it(result)} has all its lanes, and reseat the card."
+    )
+    return Judged(DEGRADED, why, said)

@@ -13,7 +13,6 @@ from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results.columns import devices_table, shape
 from gputop.bench.results.measures import figure_text, score
 from gputop.bench.results.page import Block, Heading, Sentence, level_of
-from gputop.bench.results.statistics import percentile, robust_sigma
 from gputop.bench.results.tables import TextTable, pair_tables
 from gputop.bench.results.verdict import status
 from gputop.console import COULD_NOT_RUN, FAULT, FINE, INTERRUPTED
@@ -102,22 +101,6 @@ class DeviceOutcome:
         return visible(f"{self.problem}. {self.remedy or ''}".rstrip())
 
 
-@dataclass(frozen=True, slots=True)
-class RateDistribution:
-    """Distribution of the scores of comparable devices."""
-
-    device: str
-    dtype: str
-    count: int
-    median: float
-    p5: float
-    p95: float
-    least: float
-    most: float
-    sigma: float
-    """Robust standard deviation: 1.4826 times the median absolute deviation."""
-
-
 def device_outcome(run: DeviceRun) -> DeviceOutcome:
     """Return the outcome of a run that has ended."""
     target, problem = run.request.target, run.problem
@@ -145,46 +128,27 @@ def was_stopped(member: DeviceOutcome) -> bool:
     )
 
 
-def distribution(
-    values: Sequence[float], device: str = "", dtype: str = ""
-) -> RateDistribution:
-    """Return the distribution of one or more values in any order."""
-    ordered = sorted(values)
-    middle, sigma = statistics.median(ordered), robust_sigma(ordered)
-    bounds = (
-        percentile(ordered, 5),
-        percentile(ordered, 95),
-        ordered[0],
-        ordered[-1],
-    )
-    return RateDistribution(
-        device, dtype, len(ordered), middle, *bounds, sigma
-    )
-
-
-def distributions(
+def scores_by_group(
     members: Iterable[DeviceOutcome],
-) -> dict[tuple[str, str], RateDistribution]:
-    """Return the distribution of each model and data type."""
+) -> dict[tuple[str, str], list[float]]:
+    """Return the scores of each model and data type."""
     groups: dict[tuple[str, str], list[float]] = {}
     for member in members:
         if member.score is not None:
             groups.setdefault(member.group, []).append(member.score)
-    return {
-        group: distribution(values, *group) for group, values in groups.items()
-    }
+    return groups
 
 
 def outliers(members: Sequence[DeviceOutcome]) -> list[DeviceOutcome]:
     """Return the outliers, ordered by severity and then by speed, slowest first."""
-    known = distributions(members)
+    known = scores_by_group(members)
 
     def rank(member: DeviceOutcome) -> tuple[int, float]:
         grave, share, value = 1, 0.0, member.score
         if member.exit_status in GRAVEST_FIRST:
             grave = GRAVEST_FIRST.index(member.exit_status)
-        if value is not None and known[member.group].median:
-            share = value / known[member.group].median
+        if value:
+            share = value / statistics.median(known[member.group])
         return grave, share
 
     return sorted((each for each in members if each.reasons), key=rank)
@@ -206,9 +170,11 @@ def devices_page(members: Sequence[DeviceOutcome]) -> list[Block]:
     ):
         if limit:
             page.append(Sentence(f"Heat limit: {limit}"))
-    for known in distributions(members).values():
-        if known.count > 1:
-            page.append(Sentence(_spread(known, results[0])))
+    for (model, dtype), scores in scores_by_group(members).items():
+        if len(scores) > 1:
+            what = f"{count(len(scores), 'device')} of {model}, {dtype}"
+            line = f"{what.rstrip(', ')}: {_spread(scores, results[0])}"
+            page.append(Sentence(line))
     listed = members
     if len(members) > MOST_ROWS:
         listed = found
@@ -257,12 +223,14 @@ def _title(members: Sequence[DeviceOutcome], results: Sequence[Result]) -> str:
     return f"{title}, {duration(longest)}: {where}"
 
 
-def _spread(known: RateDistribution, like: Result) -> str:
-    """Return the distribution of a model: its median, and the range of most."""
-    model = f"{count(known.count, 'device')} of {known.device}, {known.dtype}"
-    low, high = figure_text(like, known.p5), figure_text(like, known.p95)
-    middle = figure_text(like, known.median)
-    return f"{model.rstrip(', ')}: median {middle}, 5 % to 95 % of them {low} to {high}"
+def _spread(scores: Sequence[float], like: Result) -> str:
+    """Return `median 700 TFLOP/s, from 620 TFLOP/s to 702 TFLOP/s`."""
+    middle = figure_text(like, statistics.median(scores))
+    least, most = (
+        figure_text(like, min(scores)),
+        figure_text(like, max(scores)),
+    )
+    return f"median {middle}, from {least} to {most}"
 
 
 NUMBER = r"\d[\d,]*(?:\.\d+)?"
@@ -349,10 +317,20 @@ def outliers_document(members: Sequence[DeviceOutcome]) -> dict[str, Any]:
         if member.result is not None:
             named, why = asdict(member.result), {"place": member.place}
         results.append({**named, **why})
-    known_rates = list(map(asdict, distributions(members).values()))
+    distributions = []
+    for (model, dtype), scores in scores_by_group(members).items():
+        distribution = {
+            "device": model,
+            "dtype": dtype,
+            "count": len(scores),
+            "median": statistics.median(scores),
+            "least": min(scores),
+            "most": max(scores),
+        }
+        distributions.append(distribution)
     return {
         "schema": SCHEMA,
-        "distributions": known_rates,
+        "distributions": distributions,
         "outliers": found,
         "results": results,
     }

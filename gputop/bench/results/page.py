@@ -216,9 +216,6 @@ def _throughput(result: Result) -> list[tuple[str, str]]:
         half = 50 * (high - low) / result.tflops_mean
         mean += f", ± {percentage(half, digits=1)}"
     peak = f"{throughput(result.tflops_peak)} in the best window"
-    if result.tflops_p5 is not None and result.tflops_p95 is not None:
-        most = f"{throughput(result.tflops_p5)} to {throughput(result.tflops_p95)}"
-        peak += f"; 5 % to 95 % of them: {most}"
     sustained, steady = (
         f"{throughput(result.tflops_sustained)}, {droop_text(result)}",
         "",

@@ -57,14 +57,11 @@ class Droop:
     burst: float
 
 
-def with_statistics(
-    result: Result, windows: Sequence[Window], measured: Sequence[float]
-) -> Result:
+def with_statistics(result: Result, windows: Sequence[Window]) -> Result:
     """Return the result of a run with the statistics for which the run is long enough.
 
-    In a long run neighbouring `windows` may be joined; `measured` are the rates before that. The
-    interval is about the result's mean. This mean is lower than the mean of the windows if the
-    device waited for the host between them.
+    In a long run neighbouring `windows` may be joined. The interval is about the result's mean.
+    This mean is lower than the mean of the windows if the device waited for the host between them.
     """
     if len(windows) < FEWEST_BLOCKS:
         return result
@@ -77,8 +74,6 @@ def with_statistics(
         result,
         tflops_mean_interval=interval,
         dip_percent=deepest_dip(windows),
-        tflops_p5=percentile(measured, 5),
-        tflops_p95=percentile(measured, 95),
     )
     late = second_half(windows)
     total = total_seconds(windows)
@@ -233,13 +228,6 @@ def mean_interval(windows: Sequence[Window]) -> tuple[float, float] | None:
     )
     middle, rates = mean_rate(windows), [rate for _, rate in windows]
     return max(min(rates), middle - half), min(max(rates), middle + half)
-
-
-def percentile(values: Sequence[float], percent: int) -> float:
-    """Return a percentile of one or more values, with linear interpolation."""
-    if len(values) == 1:
-        return values[0]
-    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 def scatter_limit(values: Sequence[float]) -> float:

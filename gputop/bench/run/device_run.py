@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -72,8 +71,6 @@ class DeviceRun:
     """Rows of a run that is a table."""
     windows: list[Progress] = field(default_factory=list)
     """Windows of a run over time, joined with neighbours in a long one."""
-    rates: Counter[float] = field(default_factory=Counter)
-    """Rates of all windows to four digits, for percentiles. Joined windows scatter too little."""
     mean: Mean = field(default_factory=Mean)
     peak: float | None = None
     stopping: bool = False
@@ -141,7 +138,6 @@ class DeviceRun:
         append_joined(
             self.windows, window, window.elapsed_seconds, merge_windows
         )
-        self.rates[float(f"{window.tflops:.4g}")] += 1
         read = self.readings
         read.origin = self.event_at - window.elapsed_seconds
         if read.began_at is None:
@@ -159,7 +155,7 @@ class DeviceRun:
         if self.is_table or "droop" in self.kind.unjudged:
             return found
         windows = [(each.window_seconds, each.tflops) for each in self.windows]
-        return with_statistics(found, windows, [*self.rates.elements()])
+        return with_statistics(found, windows)
 
     def _clock_seconds(self, result: Result) -> float:
         """Return the length of the run with its checks. A CPU's seconds do not include them."""

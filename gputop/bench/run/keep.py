@@ -17,22 +17,21 @@ if TYPE_CHECKING:
 
 def keep(
     runs: Sequence[DeviceRun],
-    limits: VerdictLimits | None = DEFAULTS,
+    limits: VerdictLimits = DEFAULTS,
     check_started_at: float | None = None,
 ) -> list[str]:
     """Judge and store the results of ended runs. Return the problems, each once.
 
-    Without `limits` they are not judged. Results of a check have its start.
+    Results of a check have its start.
     """
     done, results = [], []
     for run in runs:
         if run.result is not None:
             done.append(run)
             results.append(run.result)
-    if limits is not None:
-        results = store.judged(results, limits)
     problems = []
-    for run, judged in zip(done, results, strict=True):
+    verdicts = store.judged(results, limits)
+    for run, judged in zip(done, verdicts, strict=True):
         result = replace(judged, check_started_at=check_started_at)
         run.end = Done(result)
         if not run.request.target.has_history:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import statistics
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -92,13 +93,17 @@ def _figures(run: Run) -> Iterator[str]:
     if run.is_table:
         rows = sum(len(each.rows) for each in run.devices.values())
         yield f"{rows} of at most {sum(each.rows for each in planned)} rows"
-    for among in [*run.distributions.values()][:1]:
-        unit, factor = run.first.rate_scale(among.median)
-        rates = tflops(factor * among.median)
-        if among.count > 1:
-            low, high = tflops(factor * among.p5), tflops(factor * among.p95)
-            rates += f" ({low} to {high})"
-        yield f"{rates} {unit}"
+    for rates in [*run.rates_by_model.values()][:1]:
+        middle = statistics.median(rates)
+        unit, factor = run.first.rate_scale(middle)
+        said = tflops(factor * middle)
+        if len(rates) > 1:
+            low, high = (
+                tflops(factor * min(rates)),
+                tflops(factor * max(rates)),
+            )
+            said += f" ({low} to {high})"
+        yield f"{said} {unit}"
     if run.is_several:
         yield _states(run)
     wrong = [each for each in run.devices.values() if each.wrong_elements]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results.measures import percent_below
-from gputop.bench.results.outliers import RateDistribution, distribution
 from gputop.bench.results.verdict import DEFAULTS
 from gputop.bench.run.device_run import STATES, DeviceRun
 
@@ -152,20 +152,21 @@ class Run:
         return rates
 
     @property
-    def distributions(self) -> Mapping[str, RateDistribution]:
-        """Distribution of the rates by model, the most numerous first."""
+    def rates_by_model(self) -> Mapping[str, Sequence[float]]:
+        """Rates of each model, the most numerous first."""
         groups: dict[str, list[float]] = defaultdict(list)
         for target, each in self.rates.items():
             groups[target.name].append(each)
-        ordered = sorted(groups.items(), key=lambda each: -len(each[1]))
-        return {name: distribution(rates, name) for name, rates in ordered}
+        return dict(sorted(groups.items(), key=lambda each: -len(each[1])))
 
     def slow_devices(self) -> Mapping[Target, float]:
         """Return the percent under the median of slow devices, worst first."""
-        models = self.distributions
+        models = self.rates_by_model
         under = {}
         for target, rate in self.rates.items():
-            percent = percent_below(rate, models[target.name].median)
+            percent = percent_below(
+                rate, statistics.median(models[target.name])
+            )
             if percent > DEFAULTS.tolerance:
                 under[target] = percent
         return dict(sorted(under.items(), key=lambda each: -each[1]))
