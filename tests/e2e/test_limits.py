@@ -105,7 +105,9 @@ def test_heat_ends_a_run_without_the_dashboard(driver: FakeDriver) -> None:
     result = run.result()
     assert run.process.returncode == 4
     assert result["stopped"] == "limit"
-    assert "too hot, it reached 88°C, and its limit is 86°C" in run.said
+    # Messages beside the line of progress are wrapped at words.
+    said = " ".join(run.said.split())
+    assert "too hot, it reached 88°C, and its limit is 86°C" in said
 
 
 def test_heat_ends_a_run_on_a_terminal_that_nobody_reads(
