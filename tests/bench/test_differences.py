@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import asdict, replace
@@ -43,27 +44,22 @@ def differences_text(before: Result, after: Result, known: Sequence[Result] = ()
     return page_text(comparison_page(before, after, known))
 
 
-def test_all_facts_that_differ_are_shown() -> None:
-    _, facts = differences_text(BEFORE, SLOWER).split("\n\n")
-    title, *lines = facts.splitlines()
-    assert title.count("NVIDIA H200") == 2
-    assert lines == [
-        "  mean       780 TFLOP/s over 1:00, ± 0.1 %, then 741 TFLOP/s over 1:00, ± 0.1 %",
-        (
-            "  of peak    78 % of 999 TFLOP/s (datasheet dense); 99 % of 788 TFLOP/s (formula at "
-            "the live clock), then 78 % of 949 TFLOP/s (datasheet dense); 99 % of 748 TFLOP/s "
-            "(formula at the live clock)"
-        ),
-        (
-            "  power      690 W on average, 99 % of the limit of 700 W, then 690 W on average, "
-            "106 % of the limit of 650 W"
-        ),
-        "  clock      1515 MHz on average, then 1444 MHz on average",
-        "  throttling ok: no slowdown, then degraded: too hot for 40 s of 60 s",
-        (
-            "  software   torch 2.13.0 in /usr/bin/python3, then torch 2.14.0, cuBLAS 13.1.0 in "
-            "/usr/bin/python3"
-        ),
+def table_of(said: str) -> list[list[str]]:
+    """Return the cells of the table on a page."""
+    *_, lines = said.split("\n\n")
+    return [re.split(r"  +", line.strip()) for line in lines.splitlines()]
+
+
+def test_all_that_differs_is_in_a_table() -> None:
+    said = differences_text(BEFORE, SLOWER)
+    assert said.split("\n\n")[1].count("NVIDIA H200") == 2
+    assert table_of(said) == [
+        ["before", "then"],
+        ["TFLOP/s", "780", "741"],
+        ["CLOCK", "1515 MHz", "1444 MHz"],
+        ["TORCH", "2.13.0", "2.14.0"],
+        ["VERDICT", "ok", "DEGRADED"],
+        ["POWER LIMIT", "700 W", "650 W"],
     ]
 
 
@@ -75,9 +71,13 @@ def test_rows_are_compared_one_by_one() -> None:
             points.append(Point(name, 1 << 30, {"bytes_per_second": rate, "seconds": 1.0}))
         return table("copy", tuple(points))
 
-    said = differences_text(result(54e9, 3.9e12), result(27e9))
-    assert "host to device, pinned, 1.00 GiB 54.0 GB/s, then 27.0 GB/s" in said
-    assert "device to device, 1.00 GiB       3900 GB/s, then –" in said
+    rows = table_of(differences_text(result(54e9, 3.9e12), result(27e9)))
+    assert ["host to device, pinned, 1.00 GiB", "54.0 GB/s", "27.0 GB/s"] in rows
+    assert ["device to device, 1.00 GiB", "3900 GB/s", "–"] in rows
+
+
+def test_equal_results_have_no_table() -> None:
+    assert len(differences_text(BEFORE, BEFORE).split("\n\n")) == 2
 
 
 def on_gpu(index: int, mean: float, clock: float, celsius: float = 84.0, **fields: Any) -> Result:

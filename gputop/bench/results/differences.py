@@ -1,4 +1,4 @@
-"""Comparison of two results: the faster one and the reason, and the facts that differ."""
+"""Comparison of two results: the faster one and the reason, and a table of all that differs."""
 
 from __future__ import annotations
 
@@ -7,30 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gputop.bench.events import Result
 from gputop.bench.plan.kinds import kind_of
-from gputop.bench.results.columns import shape
+from gputop.bench.results.columns import COLUMNS, shape
 from gputop.bench.results.compare import FEWEST_RUNS, LEAST_LIMIT, last_runs
 from gputop.bench.results.measures import percent_below, rate_text, score
-from gputop.bench.results.page import (
-    Block,
-    Facts,
-    Heading,
-    Sentence,
-    result_page,
-)
+from gputop.bench.results.page import Block, Heading, Sentence
 from gputop.bench.results.statistics import scatter_limit
-from gputop.bench.results.tables import layout_of
+from gputop.bench.results.tables import TextTable, layout_of
 from gputop.text import ABSENT, moment, percentage, quantity, rounded, visible
 
-TEST = (
-    "kind",
-    "data type",
-    "size",
-    "accumulate",
-    "layout",
-    "data",
-    "threads",
-)
-"""Names of the facts that define a test. Speeds of different tests are not compared."""
+LEFT_OUT = {"WHEN", "KIND", "TYPE", "SIZE", "TIME", "BEST ROW"}
+"""Titles of columns of the history that are in the heading, in the settings, or of no use here."""
 OTHER_PERCENT = 1.0
 """Least difference of a condition, in percent, that explains a difference in speed."""
 LOWER = (
@@ -45,47 +31,73 @@ OTHER_HEAT = 3.0
 def comparison_page(
     before: Result, after: Result, known: Sequence[Result] = ()
 ) -> list[Block]:
-    """Return the answer first, then all facts of both results that differ.
+    """Return the answer first, then a table of the settings and figures that differ.
 
     The scatter of equal runs is estimated from the like runs among the `known` results.
     """
-    was, now = facts_of(before), facts_of(after)
-    rows = []
-    for name in {**was, **now}:
-        pair = was.get(name, ABSENT), now.get(name, ABSENT)
-        if pair[0] != pair[1]:
-            rows.append((name, ", then ".join(pair)))
-    tests = [name for name in TEST if was.get(name) != now.get(name)]
+    tests = _differences(_test(before), _test(after))
+    names = ", ".join(name for name, *_ in tests)
     said = Sentence(
-        f"These are different tests: they differ in {', '.join(tests)}.",
-        "warn",
+        f"These are different tests: they differ in {names}.", "warn"
     )
     if not tests:
         said = answer(before, after, known)
-    title = f"{_when(before)}, then {_when(after)}"
-    return [said, Heading(title), Facts("", rows)]
+    figures = _differences(_figures(before), _figures(after))
+    page: list[Block] = [
+        said,
+        Heading(f"{_when(before)}, then {_when(after)}"),
+    ]
+    if tests or figures:
+        page.append(TextTable([["", "before", "then"], *tests, *figures]))
+    return page
 
 
-def facts_of(result: Result) -> Mapping[str, str]:
-    """Return all facts of a result by name, and the rates of its rows."""
+def _differences(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> list[list[str]]:
+    """Return the name and both texts of everything that differs."""
+    rows = []
+    for name in {**before, **after}:
+        pair = [each.get(name, ABSENT) for each in (before, after)]
+        if pair[0] != pair[1]:
+            rows.append([name, *pair])
+    return rows
+
+
+def _test(result: Result) -> dict[str, str]:
+    """Return the settings that define a test. Speeds of different tests are not compared."""
     kind = kind_of(result.kind)
-    facts = [("kind", result.kind), ("data type", result.dtype)]
+    settings = {
+        "kind": result.kind,
+        "data type": result.dtype,
+        "accumulation": result.accumulate,
+        "data": result.data,
+        "threads": result.threads,
+    }
     if not kind.has_rows:
-        facts.append(("size", shape(result)))
-    for block in result_page(result):
-        if isinstance(block, Facts):
-            facts += block.rows
+        settings["size"] = shape(result)
+    if not kind.finds_shape:  # each search finds its own
+        settings["layout"] = result.layout
+    return {
+        name: visible(str(value or ABSENT), 60)
+        for name, value in settings.items()
+    }
+
+
+def _figures(result: Result) -> dict[str, str]:
+    """Return the texts of a result in the columns of the history, and the rates of its rows."""
+    figures = {}
+    for column in COLUMNS:
+        if column.title not in LEFT_OUT:
+            figures[column.title] = column.text(result)
+    figures["POWER LIMIT"] = quantity(
+        result.known_conditions.power_limit_watts, " W"
+    )
     layout = layout_of(result.kind)
     for row in result.points:
         place = f"{row.series}, {layout.size_text(row)}"
-        facts.append((place, rate_text(row)))
-    found: dict[str, str] = {}
-    for name, text in facts:
-        # Some have several lines, such as the notes.
-        found[name] = f"{found[name]}; {text}" if name in found else text
-    if kind.finds_shape:  # each search finds its own
-        found.pop("layout", None)
-    return found
+        figures[place] = rate_text(row)
+    return figures
 
 
 def answer(
