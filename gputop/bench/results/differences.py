@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from gputop.bench.events import Result
+from gputop.bench.events import DEGRADED, FAULTY, NOT_JUDGED, OK, Result
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results.columns import shape
 from gputop.bench.results.compare import FEWEST_RUNS, LEAST_LIMIT, last_runs
@@ -31,6 +31,10 @@ TEST = (
     "threads",
 )
 """Names of the facts that define a test. Speeds of different tests are not compared."""
+VARYING = ("method", "of usual")
+"""Names of facts that differ between equal runs, and say nothing more than others."""
+STATES = tuple(f"{each}: " for each in (OK, DEGRADED, FAULTY, NOT_JUDGED))
+"""Beginnings of the parts of a verdict."""
 OTHER_PERCENT = 1.0
 """Least difference of a condition, in percent, that explains a difference in speed."""
 LOWER = (
@@ -53,7 +57,7 @@ def comparison_page(
     rows = []
     for name in {**was, **now}:
         pair = was.get(name, ABSENT), now.get(name, ABSENT)
-        if pair[0] != pair[1]:
+        if name not in VARYING and _differ(*pair):
             rows.append((name, ", then ".join(pair)))
     tests = [name for name in TEST if was.get(name) != now.get(name)]
     said = Sentence(
@@ -64,6 +68,14 @@ def comparison_page(
         said = answer(before, after, known)
     title = f"{_when(before)}, then {_when(after)}"
     return [said, Heading(title), Facts("", rows)]
+
+
+def _differ(was: str, now: str) -> bool:
+    """Return True for two texts, but not for two parts of a verdict with the same state."""
+    for state in STATES:
+        if was.startswith(state) and now.startswith(state):
+            return False
+    return was != now
 
 
 def facts_of(result: Result) -> Mapping[str, str]:
