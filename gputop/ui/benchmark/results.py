@@ -174,7 +174,7 @@ class ResultsView(ListView[Line]):
             pair = [each for each in (self.marked, now) if each is not None]
             before, after = sorted(pair, key=lambda one: one.started_at)
             page = comparison_page(before, after, self.results)
-            text = page_text(page, min(WIDTH, self.app.size.width) - 8)
+            text = page_text(page, min(WIDTH, self.app.size.width - 4) - 8)
             lines = [Choice(line, "", None) for line in text.splitlines()]
             window = ChoiceDialog("Comparison", lines, "Esc closes")
             window.add_class("comparison")
