@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -220,8 +220,8 @@ class UserTotals:
     """Sum over the processes whose memory is known."""
     memory_is_partial: bool
     """True if the memory of a process is unknown."""
-    busiest_device: str | None = None
-    busiest_percent: int | None = None
+    busiest_device: str | None
+    busiest_percent: int | None
 
 
 def totals_by_user(inventory: Inventory, sample: Sample) -> list[UserTotals]:
@@ -251,22 +251,18 @@ def _totals(
             is_partial = True
         else:
             memory = (memory or 0) + process.memory_used_bytes
-    totals = UserTotals(user, tuple(uuids), len(pids), memory, is_partial)
-    for uuid in totals.devices:
+    busiest: str | None = None
+    most: int | None = None
+    for uuid in uuids:
         readings = sample.device(uuid)
-        if (
-            readings is not None
-            and readings.gpu_utilization_percent is not None
-        ):
-            percent = readings.gpu_utilization_percent
-            if (
-                totals.busiest_percent is None
-                or percent > totals.busiest_percent
-            ):
-                totals = replace(
-                    totals, busiest_device=uuid, busiest_percent=percent
-                )
-    return totals
+        percent = (
+            None if readings is None else readings.gpu_utilization_percent
+        )
+        if percent is not None and (most is None or percent > most):
+            busiest, most = uuid, percent
+    return UserTotals(
+        user, tuple(uuids), len(pids), memory, is_partial, busiest, most
+    )
 
 
 def user_table(inventory: Inventory, sample: Sample) -> Table:

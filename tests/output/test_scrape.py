@@ -49,6 +49,12 @@ def served(*, ready: bool = True, host: str = "127.0.0.1") -> Iterator[WSGIServe
         server.server_close()
 
 
+@pytest.fixture(scope="module", name="server")
+def server_of_all() -> Iterator[WSGIServer]:
+    with served() as server:
+        yield server
+
+
 def status(server: WSGIServer, path: str = "/metrics", **headers: str) -> int:
     connection = HTTPConnection("127.0.0.1", server.server_port, timeout=30)
     try:
@@ -75,19 +81,19 @@ def status(server: WSGIServer, path: str = "/metrics", **headers: str) -> int:
         ("", 403),
     ],
 )
-def test_a_foreign_host_is_refused_on_the_loopback(host: str, expected: int) -> None:
-    with served() as server:
-        assert status(server, Host=host) == expected
-        assert status(server, "/-/healthy", Host=host) == expected
+def test_a_foreign_host_is_refused_on_the_loopback(
+    host: str, expected: int, server: WSGIServer
+) -> None:
+    assert status(server, Host=host) == expected
+    assert status(server, "/-/healthy", Host=host) == expected
 
 
 @pytest.mark.parametrize(
     ("path", "expected"),
     [("/", 200), ("/metrics", 200), ("/metrics?name=a", 200), ("/other", 404), ("/../etc", 404)],
 )
-def test_only_metrics(path: str, expected: int) -> None:
-    with served() as server:
-        assert status(server, path) == expected
+def test_only_metrics(path: str, expected: int, server: WSGIServer) -> None:
+    assert status(server, path) == expected
 
 
 @pytest.mark.parametrize("ready", [True, False])
@@ -100,7 +106,7 @@ def test_probes(ready: bool) -> None:
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.0\r\nHost: "])
 def test_those_who_never_end_their_request_hold_up_nobody(sent: bytes) -> None:
     with served() as server, ExitStack() as slow:
-        for _ in range(100):
+        for _ in range(8):
             client = socket.create_connection(("127.0.0.1", server.server_port), 30)
             slow.enter_context(client).sendall(sent)
         assert status(server) == 200
