@@ -60,7 +60,7 @@ def _values(record: Any) -> dict[str, Any]:
         if not value and name in LEFT_OUT_IF_EMPTY and value not in ("", 0):
             continue
         if value.__class__ in (float, tuple, dict):
-            value = _finite(value)
+            value = json_value(value)
         values[name] = value
     return values
 
@@ -71,12 +71,12 @@ def field_names(cls: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(cls))
 
 
-def _finite(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Return a value with its numbers rounded, and None for numbers that JSON cannot express."""
     if isinstance(value, float):
         return rounded(value) if isfinite(value) else None
     if isinstance(value, tuple):
-        return [_finite(item) for item in value]
+        return [json_value(item) for item in value]
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: json_value(item) for key, item in value.items()}
     return value

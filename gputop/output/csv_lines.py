@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from gputop.agent.device import GPM_READINGS
-from gputop.agent.lines import rounded, to_plain
-from gputop.agent.snapshot import Inventory, Record
+from gputop.agent.device import GPM_READINGS, Device, DeviceSample
+from gputop.agent.lines import json_value
+from gputop.agent.snapshot import Inventory, Record, Sample
 from gputop.schema.catalogue import CATALOGUE
 from gputop.text import csv_field, visible
 
@@ -81,9 +81,21 @@ class CsvLines:
             readings = record.device(device.uuid)
             if readings is None or device.parent_uuid is not None:
                 continue
-            values = {**to_plain(device), **to_plain(readings)}
-            values["time"] = rounded(record.time)
-            yield _line(_cell(values.get(name)) for name in self.columns)
+            yield _line(
+                _cell(_value(name, record, device, readings))
+                for name in self.columns
+            )
+
+
+def _value(
+    name: str, sample: Sample, device: Device, readings: DeviceSample
+) -> Any:
+    if name == "time":
+        return json_value(sample.time)
+    for holder in (readings, device):
+        if hasattr(holder, name):
+            return json_value(getattr(holder, name))
+    raise KeyError(name)
 
 
 def _cell(value: Any) -> str:
