@@ -14,7 +14,7 @@ from gputop.agent.device import Absence, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Inventory, Sample
 from gputop.health.bound_by import BUSY, bound_by
 from gputop.health.findings import Bound, BoundBy, Finding, Severity
-from gputop.health.ranks import JobState, find_jobs, judge_jobs
+from gputop.health.ranks import JobState, find_jobs, find_peers, judge_jobs
 from gputop.health.rule_view import (
     MOMENT,
     NoEvidence,
@@ -22,7 +22,7 @@ from gputop.health.rule_view import (
     SampleWindow,
     find_windows,
 )
-from gputop.health.rules import hardware, memory_use, ranks, workload
+from gputop.health.rules import hardware, jobs, memory_use, workload
 from gputop.schema.derived import label_of
 from gputop.stream.history import History
 
@@ -103,9 +103,9 @@ RULES = (
         hardware.hardware_slowdown,
         is_urgent=True,
     ),
-    Rule("held_up", "a rank behind", ranks.held_up),
+    Rule("held_up", "a rank behind", jobs.held_up),
     Rule("input_bound", "waiting for input", workload.input_bound),
-    Rule("straggler", "straggler", workload.straggler),
+    Rule("straggler", "straggler", jobs.straggler),
     Rule("not_working", "busy with idle SMs", workload.not_working),
     _at_once("link_degraded", "PCIe link slow", hardware.link_degraded),
     Rule("pcie_bound", "PCIe link full", hardware.pcie_bound),
@@ -114,7 +114,7 @@ RULES = (
     _at_once("unattributed", "unattributed memory", memory_use.unattributed),
     Rule("no_tensor_cores", "tensor cores", workload.no_tensor_cores),
     Rule("memory_bound", "memory bandwidth", workload.memory_bound),
-    Rule("imbalance", "imbalance", workload.imbalance),
+    Rule("imbalance", "imbalance", jobs.imbalance),
     Rule("held_idle", "idle memory", memory_use.held_idle),
     Rule("power_capped", "power limit", hardware.power_capped),
 )
@@ -169,9 +169,9 @@ class Judge:
         windows = find_windows(history, inventory.interval_seconds)
         views = _views(history, windows, inventory, sample, events)
         due = self._next_due(views, sample.time)
-        workload.find_peers(views, due)
-        jobs = find_jobs(sample.processes)
-        self._jobs = judge_jobs(views, jobs, self._jobs)
+        find_peers(views, sample.processes)
+        found = find_jobs(sample.processes)
+        self._jobs = judge_jobs(views, found, self._jobs)
         for uuid in due:
             before = self._turns.pop(uuid, Turn())
             self._turns[uuid] = _judge_device(views[uuid], before)
@@ -228,7 +228,7 @@ def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     history = History(1)
     history.add(sample)
     views = _views(history, MOMENT, inventory, sample, sample.events)
-    workload.find_peers(views, views)
+    find_peers(views, sample.processes)
     turns = {}
     for uuid, view in views.items():
         turn = _judge_device(view, Turn())
