@@ -17,7 +17,7 @@ from gputop.agent.snapshot import Process
 from gputop.health import thresholds as t
 from gputop.health.bound_by import BUSY, POWER, SM, TENSOR
 from gputop.health.findings import capitalized, listed_ranges
-from gputop.health.rule_view import RuleView, finite, lack_text
+from gputop.health.rule_view import Peers, RuleView, finite, lack_text
 from gputop.text import count, percentage
 
 LIMITS = {
@@ -172,15 +172,20 @@ def find_peers(
     """Set the peers of each device: devices of the same model that work on the same job."""
     jobs: dict[tuple[object, ...], dict[str, None]] = defaultdict(dict)
     for process in processes:
-        for key in _job_keys(process):
-            jobs[key][process.device_uuid] = None
-    peers: dict[str, dict[str, None]] = defaultdict(dict)
+        view = views.get(process.device_uuid)
+        if view is not None and view.device.parent_uuid is None:
+            for shared in _job_keys(process):
+                jobs[(*shared, view.device.name)][view.device.uuid] = None
+    near: dict[str, dict[str, None]] = defaultdict(dict)
     for uuids in jobs.values():
         for uuid in uuids:
-            peers[uuid] |= uuids
-    for uuid, view in views.items():
-        others = [views.get(each, view) for each in peers[uuid]]
-        view.peers = [each for each in others if _is_peer(each, view)]
+            near[uuid] |= uuids
+    groups: dict[frozenset[str], Peers] = {}
+    for uuid, others in near.items():
+        key = frozenset(others)
+        if len(others) > 1 and key not in groups:
+            groups[key] = Peers([views[each] for each in others])
+        views[uuid].peers = groups.get(key, Peers())
 
 
 def _job_keys(process: Process) -> Iterator[tuple[object, ...]]:
@@ -196,12 +201,6 @@ def _job_keys(process: Process) -> Iterator[tuple[object, ...]]:
         # starts different programs.
         program = " ".join(process.command.split()[:3])
         yield "launcher", process.machine, parent, program
-
-
-def _is_peer(peer: RuleView, view: RuleView) -> bool:
-    one, other = peer.device, view.device
-    is_part = one.parent_uuid or other.parent_uuid
-    return peer is not view and one.name == other.name and not is_part
 
 
 def judge_jobs(

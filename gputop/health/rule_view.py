@@ -151,6 +151,28 @@ def find_windows(
     return windows
 
 
+class Peers:
+    """Devices of one model that work on the same job. Each mean is read once for all of them."""
+
+    def __init__(self, views: Sequence[RuleView] = ()) -> None:
+        self.views = views
+        self.one_works: bool | None = None
+        """True if one of them does more than waiting; None if not known yet."""
+        self._means: dict[tuple[str, bool], list[float]] = {}
+
+    def means(self, name: str, *, at_work: bool) -> list[float]:
+        """Return the known means of all devices."""
+        key = name, at_work
+        if key not in self._means:
+            known = []
+            for view in self.views:
+                mean = view.mean_or_none(name, at_work=at_work)
+                if mean is not None:
+                    known.append(mean)
+            self._means[key] = known
+        return self._means[key]
+
+
 @dataclass(
     eq=False,
     repr=False,
@@ -167,8 +189,8 @@ class RuleView:
     processes: Sequence[Process]
     events: Sequence[Event]
     now: float
-    peers: Sequence[RuleView] = ()
-    """Other devices of the same job and model."""
+    peers: Peers = field(default_factory=Peers)
+    """Devices of the same job and model, with this one; empty if there is no other."""
     job: JobState | None = None
     """Verdict on the parallel job on the device, if a launcher has numbered its ranks."""
     rank: int | None = None
@@ -237,13 +259,14 @@ class RuleView:
         device mean nothing.
         """
         key = name, seconds, at_work, self.held
-        if key not in self._means:
-            numbers = self._read(name, seconds, t.ENOUGH_OF_WINDOW)
-            known = finite(numbers or ())
-            if numbers and at_work:
-                known = self._at_work(numbers, seconds)
-            self._means[key] = sum(known) / len(known) if known else None
-        return self._means[key]
+        if key in self._means:
+            return self._means[key]
+        numbers = self._read(name, seconds, t.ENOUGH_OF_WINDOW)
+        known = finite(numbers or ())
+        if numbers and at_work:
+            known = self._at_work(numbers, seconds)
+        mean = self._means[key] = sum(known) / len(known) if known else None
+        return mean
 
     def _at_work(
         self, numbers: Sequence[float], seconds: float

@@ -91,7 +91,7 @@ def _remedy(process: Process) -> str:
 
 def straggler(view: RuleView) -> Finding | None:
     """Find a clock below the clocks of the peers, which then wait for the device."""
-    if not view.peers or view.waits_for_input:
+    if not view.peers.views or view.waits_for_input:
         return None
     held_up = view.held_up
     if held_up is not None and (held_up.hangs or held_up.rank != view.rank):
@@ -128,7 +128,7 @@ def straggler(view: RuleView) -> Finding | None:
 
 def imbalance(view: RuleView) -> Finding | None:
     """Find a device that uses more memory or does less work than its peers."""
-    if not view.peers:
+    if not view.peers.views:
         return None
     used = _against_peers(view, USED)
     busy = _against_peers(view, view.activity)
@@ -175,20 +175,19 @@ def _against_peers(
 ) -> tuple[float, float] | None:
     """Return the mean of the device and the median of its peers, if both are known."""
     own = view.mean_or_none(name, at_work=at_work)
-    others = []
-    for peer in view.peers:
-        mean = peer.mean_or_none(name, at_work=at_work)
-        if mean is not None:
-            others.append(mean)
+    others = [*view.peers.means(name, at_work=at_work)]
+    if own in others:
+        others.remove(own)
     if own is None or not others:
         return None
     return own, median(others)
 
 
 def _peers(view: RuleView) -> str:
-    if len(view.peers) > 1:
-        return f"the median of its {len(view.peers)} peers"
-    return f"GPU {label_of(view.peers[0].device)}"
+    others = [each for each in view.peers.views if each is not view]
+    if len(others) > 1:
+        return f"the median of its {len(others)} peers"
+    return f"GPU {label_of(others[0].device)}"
 
 
 def _beside(view: RuleView, *labelled: tuple[str, str]) -> list[Evidence]:

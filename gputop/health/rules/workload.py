@@ -226,13 +226,16 @@ def few_sms_work(view: RuleView) -> list[Evidence] | None:
 
 def _a_peer_works(view: RuleView) -> bool:
     """Return True if another device of the job does something else than waiting."""
-    for peer in view.peers:
-        try:
-            if few_sms_work(peer) is None:
-                return True
-        except NoEvidence:
-            continue
-    return False
+    if view.peers.one_works is None:
+        view.peers.one_works = any(map(_works, view.peers.views))
+    return view.peers.one_works
+
+
+def _works(view: RuleView) -> bool:
+    try:
+        return few_sms_work(view) is None
+    except NoEvidence:
+        return False
 
 
 def no_tensor_cores(view: RuleView) -> Finding | None:
