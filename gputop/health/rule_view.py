@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -317,8 +318,9 @@ class RuleView:
         return self._share(lambda mask: not mask)
 
     def _share(self, holds: Callable[[int], bool]) -> float:
-        masks = finite(self.values(SLOWDOWN_BITS))
-        return 100 * sum(holds(int(mask)) for mask in masks) / len(masks)
+        masks = Counter(finite(self.values(SLOWDOWN_BITS)))
+        held = sum(many for mask, many in masks.items() if holds(int(mask)))
+        return 100 * held / masks.total()
 
     def newest(
         self,

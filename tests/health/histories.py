@@ -137,7 +137,7 @@ class Machine:
     """GiB in use and available."""
     said: list[Judgement] = field(default_factory=list)
     history: History = field(default_factory=History)
-    judge: Judge = field(default_factory=Judge)
+    judge: Judge = field(default_factory=lambda: Judge(seconds=0.0))
     ticks: int = 0
 
     @property
