@@ -155,6 +155,11 @@ class Machine:
                 self.said.append(self.judge.judge(self.history, inventory, sample, self.events))
         return self
 
+    def watched(self, seconds: float) -> Machine:
+        """Goes on for that long, and is judged at the end."""
+        self.run(seconds - self.interval, judged=False)
+        return self.run(self.interval)
+
     def sample(self) -> Sample:
         made = [
             DeviceSample(
@@ -205,7 +210,7 @@ def one(
 ) -> Machine:
     """One device for a while, its readings changed, with one process."""
     machine.setdefault("processes", (process or trainer(),))
-    return Machine(readings=({**of, **(changes or {})},), **machine).run(seconds)
+    return Machine(readings=({**of, **(changes or {})},), **machine).watched(seconds)
 
 
 def finding(machine: Machine, rule: str, index: int = 0) -> Finding:

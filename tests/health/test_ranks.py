@@ -171,7 +171,7 @@ def ranks(*readings: Mapping[str, Any], seconds: float = 40, **changes: Any) -> 
         devices=tuple(device(n) for n in range(len(readings))),
         readings=tuple({**WORKING, **each} for each in readings),
         processes=tuple(trainer(n, rank=n, **of) for n in range(len(readings))),
-    ).run(seconds)
+    ).watched(seconds)
 
 
 SPINS: dict[str, Any] = {BUSY: 100, SM: 12.0, TENSOR: 0.0, WATTS: 180.0}
@@ -249,7 +249,7 @@ def test_ranks_that_share_a_device_are_not_compared() -> None:
         devices=(device(0), device(1)),
         readings=(WORKING, IDLE),
         processes=tuple(rank(n, 3, n % 2) for n in range(3)),
-    ).run(40)
+    ).watched(40)
     assert machine.last.jobs[JOB].lacking == "ranks share a GPU"
 
 
