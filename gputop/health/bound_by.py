@@ -111,12 +111,12 @@ def _idle(view: RuleView, before: Bound) -> BoundBy | None:
 
 
 def _waits_for_rank(view: RuleView) -> BoundBy | None:
-    if view.job is None or view.job.held_up is None:
+    if view.job is None or view.held_up is None:
         return None
     if view.rank not in view.job.waiting:
         return None
-    held_up = view.job.held_up.rank
-    return BoundBy(Bound.PEERS, f"it waits for rank {held_up} of its job")
+    why = f"it waits for rank {view.held_up.rank} of its job"
+    return BoundBy(Bound.PEERS, why)
 
 
 def _has_gaps(view: RuleView) -> BoundBy | None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import ceil
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from gputop.agent.device import Absence, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Inventory, Sample
 from gputop.health.bound_by import BUSY, bound_by
 from gputop.health.findings import Bound, BoundBy, Finding, Severity
-from gputop.health.ranks import JobState, find_jobs, judge_jobs
+from gputop.health.ranks import JobState, find_jobs, find_peers, judge_jobs
 from gputop.health.rule_view import (
     MOMENT,
     NoEvidence,
@@ -22,7 +21,7 @@ from gputop.health.rule_view import (
     SampleWindow,
     find_windows,
 )
-from gputop.health.rules import hardware, memory_use, ranks, workload
+from gputop.health.rules import hardware, jobs, memory_use, workload
 from gputop.schema.derived import label_of
 from gputop.stream.history import History
 
@@ -65,14 +64,6 @@ class Judgement:
     """Parallel jobs by their ids."""
 
 
-class Turn(NamedTuple):
-    """Findings and bottleneck of one device, and the events that they are based on."""
-
-    verdicts: Sequence[Verdict] = ()
-    bound_by: BoundBy = BoundBy(Bound.UNKNOWN, "")
-    news: object = None
-
-
 class Rule(NamedTuple):
     """A check of a device."""
 
@@ -103,18 +94,18 @@ RULES = (
         hardware.hardware_slowdown,
         is_urgent=True,
     ),
-    Rule("held_up", "a rank behind", ranks.held_up),
+    Rule("held_up", "a rank behind", jobs.held_up),
     Rule("input_bound", "waiting for input", workload.input_bound),
-    Rule("straggler", "straggler", workload.straggler),
+    Rule("straggler", "straggler", jobs.straggler),
     Rule("not_working", "busy with idle SMs", workload.not_working),
-    _at_once("link_degraded", "PCIe link slow", hardware.link_degraded),
-    Rule("pcie_bound", "PCIe link full", hardware.pcie_bound),
+    _at_once("link_degraded", "slow PCIe link", hardware.link_degraded),
+    Rule("pcie_bound", "full PCIe link", hardware.pcie_bound),
     Rule("clocks_low", "low clocks", hardware.clocks_low),
     Rule("ghost_load", "load without a process", memory_use.ghost_load),
     _at_once("unattributed", "unattributed memory", memory_use.unattributed),
     Rule("no_tensor_cores", "tensor cores", workload.no_tensor_cores),
     Rule("memory_bound", "memory bandwidth", workload.memory_bound),
-    Rule("imbalance", "imbalance", workload.imbalance),
+    Rule("imbalance", "imbalance", jobs.imbalance),
     Rule("held_idle", "idle memory", memory_use.held_idle),
     Rule("power_capped", "power limit", hardware.power_capped),
 )
@@ -134,25 +125,22 @@ _SUDDEN = attrgetter(
 )
 """Readings that cause an immediate judgement when they change: faults that need no minute of
 evidence."""
-AT_A_TIME = 2
-"""Devices judged at each sample. Eight devices take four samples."""
-ROUND_SECONDS = 16.0
-"""Longest time for a round of all devices. With 64 devices, four are judged each second."""
+JUDGE_SECONDS = 4.0
+"""Time between two judgements. A judgement of 64 devices takes about 15 ms."""
+NOTHING_KNOWN = BoundBy(Bound.UNKNOWN, "")
 
 
 class Judge:
-    """Runs the rules, and prevents findings from appearing and disappearing with noise.
+    """Runs the rules every few seconds, and at once if a fault begins or ends.
 
-    Devices take turns: first those with new events, then the one that has waited longest. The
-    verdicts on a device stay until its next turn.
+    Near its limit, a finding stays as it was in the previous judgement.
     """
 
-    def __init__(self, at_a_time: int = AT_A_TIME) -> None:
-        self._at_a_time = at_a_time
-        self._turns: dict[str, Turn] = {}
-        """Last turn of each device, oldest first."""
-        self._time = 0.0
-        self._jobs: Mapping[str, JobState] = {}
+    def __init__(self, seconds: float = JUDGE_SECONDS) -> None:
+        """Return the previous judgement for so many `seconds`."""
+        self._seconds = seconds
+        self._last = Judgement()
+        self._news: object = None
 
     def judge(
         self,
@@ -166,61 +154,22 @@ class Judge:
         `sample` is the newest sample in `history`. `events` are those of the last hour, in order
         for each device.
         """
+        events = [*events]
+        states = [_SUDDEN(readings) for readings in sample.devices]
+        uuids = [device.uuid for device in inventory.devices]
+        news = uuids, states, events[-1:]
+        elapsed = sample.time - self._last.time
+        # The time is negative if the clock was set back.
+        if news == self._news and 0.0 <= elapsed < self._seconds:
+            return self._last
         windows = find_windows(history, inventory.interval_seconds)
         views = _views(history, windows, inventory, sample, events)
-        due = self._next_due(views, sample.time)
-        workload.find_peers(views, due)
-        jobs = find_jobs(sample.processes)
-        self._jobs = judge_jobs(views, jobs, self._jobs)
-        for uuid in due:
-            before = self._turns.pop(uuid, Turn())
-            self._turns[uuid] = _judge_device(views[uuid], before)
-        turns = {uuid: self._turns[uuid] for uuid in views}
-        return replace(_judgement(sample, turns), jobs=self._jobs)
-
-    def _next_due(
-        self, views: Mapping[str, RuleView], time: float
-    ) -> Sequence[str]:
-        """Return the devices to judge at that time, and forget devices that have disappeared."""
-        elapsed, self._time = time - self._time, time
-        many = len(views)
-        # The time is negative if the clock was set back.
-        if 0.0 <= elapsed < ROUND_SECONDS:
-            many = max(self._at_a_time, ceil(many * elapsed / ROUND_SECONDS))
-        due = [uuid for uuid in views if uuid not in self._turns]
-        waiting = []
-        for uuid, turn in list(self._turns.items()):
-            if uuid not in views:
-                del self._turns[uuid]
-            elif turn.news != _news(views[uuid]):
-                due.append(uuid)
-            else:
-                waiting.append(uuid)
-        return [*due, *waiting[:many]]
-
-
-def _news(view: RuleView) -> object:
-    return _SUDDEN(view.sample), view.events[-1:]
-
-
-def _judge_device(view: RuleView, before: Turn) -> Turn:
-    since = {}
-    for verdict in before.verdicts:
-        if isinstance(verdict, Finding):
-            since[verdict.rule] = verdict.since
-    verdicts: list[Verdict] = []
-    found = {}
-    for rule in RULES:
-        verdict = _ask(rule, view, since.get(rule.name))
-        verdicts.append(verdict)
-        if isinstance(verdict, Finding):
-            found[rule.name] = verdict
-        if rule.name == "input_bound" and isinstance(verdict, Finding):
-            view.waits_for_input = verdict.severity is Severity.WARNING
-    # Views of the peers read it, too.
-    view.held = False
-    word = bound_by(view, found, before.bound_by.bound)
-    return Turn(verdicts, word, _news(view))
+        find_peers(views, sample.processes)
+        found = judge_jobs(views, find_jobs(sample.processes), self._last.jobs)
+        judgement = _judge(views, sample.time, self._last)
+        self._last = replace(judgement, jobs=found)
+        self._news = news
+        return self._last
 
 
 def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
@@ -228,34 +177,45 @@ def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     history = History(1)
     history.add(sample)
     views = _views(history, MOMENT, inventory, sample, sample.events)
-    workload.find_peers(views, views)
-    turns = {}
+    find_peers(views, sample.processes)
+    judgement = _judge(views, sample.time, Judgement())
+    names = {rule.name for rule in RULES if not rule.needs_history}
+    verdicts = [each for each in judgement.verdicts if each.rule in names]
+    findings = [each for each in judgement.findings if each.rule in names]
+    return replace(
+        judgement, verdicts=tuple(verdicts), findings=tuple(findings)
+    )
+
+
+def _judge(
+    views: Mapping[str, RuleView], time: float, before: Judgement
+) -> Judgement:
+    since = {}
+    for finding in before.findings:
+        since[finding.device_uuid, finding.rule] = finding.since
+    verdicts: list[Verdict] = []
+    findings: list[Finding] = []
+    words = {}
     for uuid, view in views.items():
-        turn = _judge_device(view, Turn())
-        verdicts = [
-            verdict
-            for rule, verdict in zip(RULES, turn.verdicts, strict=True)
-            if not rule.needs_history
-        ]
-        turns[uuid] = turn._replace(verdicts=verdicts)
-    return _judgement(sample, turns)
+        found = {}
+        for rule in RULES:
+            verdict = _ask(rule, view, since.get((uuid, rule.name)))
+            verdicts.append(verdict)
+            if isinstance(verdict, Finding):
+                found[rule.name] = verdict
+            if rule.name == "input_bound" and isinstance(verdict, Finding):
+                view.waits_for_input = verdict.severity is Severity.WARNING
+        # Views of the peers read it, too.
+        view.held = False
+        word = before.bound_by.get(uuid, NOTHING_KNOWN).bound
+        words[uuid] = bound_by(view, found, word)
+        findings += found.values()
+    findings.sort(key=_gravest_first)
+    return Judgement(time, tuple(verdicts), tuple(findings), words)
 
 
 def _gravest_first(finding: Finding) -> tuple[int, float]:
     return -finding.severity, -finding.rank
-
-
-def _judgement(sample: Sample, turns: Mapping[str, Turn]) -> Judgement:
-    verdicts: list[Verdict] = []
-    bounds = {}
-    for uuid, turn in turns.items():
-        verdicts += turn.verdicts
-        bounds[uuid] = turn.bound_by
-    findings = [
-        verdict for verdict in verdicts if isinstance(verdict, Finding)
-    ]
-    findings.sort(key=_gravest_first)
-    return Judgement(sample.time, tuple(verdicts), tuple(findings), bounds)
 
 
 def _ask(

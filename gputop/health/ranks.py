@@ -7,7 +7,9 @@ less busy than the others, or computes for more of the time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
 from typing import NamedTuple
 
 from gputop.agent.device import DeviceState
@@ -15,7 +17,7 @@ from gputop.agent.snapshot import Process
 from gputop.health import thresholds as t
 from gputop.health.bound_by import BUSY, POWER, SM, TENSOR
 from gputop.health.findings import capitalized, listed_ranges
-from gputop.health.rule_view import RuleView, finite, lack_text
+from gputop.health.rule_view import Peers, RuleView, finite, lack_text
 from gputop.text import count, percentage
 
 LIMITS = {
@@ -74,22 +76,10 @@ class Job(NamedTuple):
         return f"{len(self.ranks)} of {self.world_size} ranks seen: {others}"
 
 
-class Load(NamedTuple):
-    """Means of a rank's device over `RANK_SECONDS`."""
-
-    busy: float
-    power: float | None = None
-    """Percent of the limit."""
-    fallen: float | None = None
-    """Power in percent of its highest in ten minutes."""
-    sm: float | None = None
-    tensor: float | None = None
-
-    def number(self, reading: str) -> float | None:
-        """Return the number of a reading in `LIMITS`."""
-        if reading == BUSY:
-            return self.busy
-        return self.power if reading == POWER else self.tensor
+Loads = Mapping[int, Mapping[str, float]]
+"""Means over `RANK_SECONDS` by rank and reading, with power in percent of the limit."""
+FALLEN = "fallen"
+"""Key of the power in percent of its highest in ten minutes."""
 
 
 class HeldUp(NamedTuple):
@@ -176,6 +166,43 @@ def _memory(process: Process) -> int:
     return process.memory_used_bytes or 0
 
 
+def find_peers(
+    views: Mapping[str, RuleView], processes: Iterable[Process]
+) -> None:
+    """Set the peers of each device: devices of the same model that work on the same job."""
+    jobs: dict[tuple[object, ...], dict[str, None]] = defaultdict(dict)
+    for process in processes:
+        view = views.get(process.device_uuid)
+        if view is not None and view.device.parent_uuid is None:
+            for shared in _job_keys(process):
+                jobs[(*shared, view.device.name)][view.device.uuid] = None
+    near: dict[str, dict[str, None]] = defaultdict(dict)
+    for uuids in jobs.values():
+        for uuid in uuids:
+            near[uuid] |= uuids
+    groups: dict[frozenset[str], Peers] = {}
+    for uuid, others in near.items():
+        key = frozenset(others)
+        if len(others) > 1 and key not in groups:
+            groups[key] = Peers([views[each] for each in others])
+        views[uuid].peers = groups.get(key, Peers())
+
+
+def _job_keys(process: Process) -> Iterator[tuple[object, ...]]:
+    """Yield keys that the processes of one job share."""
+    yield "pid", process.machine, process.pid
+    if process.job_id is not None:
+        yield "ranks", process.job_id
+    parent = process.parent_pid or 0
+    if process.slurm_job is not None:
+        yield "job", process.slurm_job
+    elif parent > 1 and process.command:
+        # A launcher starts the same program for each device. A shell
+        # starts different programs.
+        program = " ".join(process.command.split()[:3])
+        yield "launcher", process.machine, parent, program
+
+
 def judge_jobs(
     views: Mapping[str, RuleView],
     jobs: Iterable[Job],
@@ -221,27 +248,26 @@ def _judge(
     return compare(job, loads, before)
 
 
-def _load_of(view: RuleView) -> Load | None:
+def _load_of(view: RuleView) -> dict[str, float] | None:
     """Return the load of a device, or None if it is unknown."""
-    busy = view.mean_or_none(BUSY, t.RANK_SECONDS)
-    if busy is None or view.sample.state is not DeviceState.OK:
+    load = {}
+    for name in (BUSY, SM, TENSOR, POWER):
+        mean = view.mean_or_none(name, t.RANK_SECONDS)
+        if mean is not None:
+            load[name] = mean
+    if BUSY not in load or view.sample.state is not DeviceState.OK:
         return None
-    sm = view.mean_or_none(SM, t.RANK_SECONDS)
-    watts = view.mean_or_none(POWER, t.RANK_SECONDS)
+    watts = load.pop(POWER, None)
     limit = view.sample.power_limit_watts
-    power = fallen = None
     if watts is not None and limit:
-        power = 100 * watts / limit
-    if watts is not None and sm is None:
+        load[POWER] = 100 * watts / limit
+    if watts is not None and SM not in load:
         highest = max(finite(view.values(POWER, t.LONG_SECONDS, 0.0)))
-        fallen = 100 * watts / max(1.0, highest)
-    tensor = view.mean_or_none(TENSOR, t.RANK_SECONDS)
-    return Load(busy, power, fallen, sm, tensor)
+        load[FALLEN] = 100 * watts / max(1.0, highest)
+    return load
 
 
-def compare(
-    job: Job, loads: Mapping[int, Load], before: HeldUp | None = None
-) -> JobState:
+def compare(job: Job, loads: Loads, before: HeldUp | None = None) -> JobState:
     """Return which rank the others wait for. `before` is the previous verdict."""
     hung = before is not None and before.hangs
     waiting = set()
@@ -268,36 +294,35 @@ def compare(
     return state
 
 
-def waits(load: Load, *, held: bool) -> bool:
+def waits(load: Mapping[str, float], *, held: bool) -> bool:
     """Return True for the load of a rank that waits in a collective all the time."""
-    if not t.BUSY.passed(load.busy, held=held):
+    if not t.BUSY.passed(load[BUSY], held=held):
         return False
-    if load.sm is not None:
-        tensor = load.tensor or 0.0
-        few = t.FEW_SMS.passed(load.sm, held=held)
-        return few and t.NO_TENSOR.passed(tensor, held=held)
-    for limit, power in ((t.FEW_WATTS, load.power), (t.FALLEN, load.fallen)):
-        if power is not None and limit.passed(power, held=held):
+    if SM in load:
+        few = t.FEW_SMS.passed(load[SM], held=held)
+        return few and t.NO_TENSOR.passed(load.get(TENSOR, 0.0), held=held)
+    for limit, name in ((t.FEW_WATTS, POWER), (t.FALLEN, FALLEN)):
+        if name in load and limit.passed(load[name], held=held):
             return True
     return False
 
 
-def _hung(rank: int, loads: Mapping[int, Load]) -> HeldUp:
+def _hung(rank: int, loads: Loads) -> HeldUp:
     """Return that all others wait for this rank, with a number in which they differ."""
     readings = [BUSY, TENSOR, POWER]
-    if t.BUSY.passed(loads[rank].busy, held=True):
+    if t.BUSY.passed(loads[rank][BUSY], held=True):
         readings = [TENSOR, POWER, BUSY]
     for reading in readings:
         numbers = _numbers(loads, reading)
         if numbers:
             own = numbers.pop(rank)
-            others = _median([*numbers.values()])
+            others = median(numbers.values())
             return HeldUp(rank, reading, own, others, hangs=True)
     raise AssertionError("busy is known")
 
 
 def _out_of_line(
-    loads: Mapping[int, Load], reading: str, before: HeldUp | None
+    loads: Loads, reading: str, before: HeldUp | None
 ) -> HeldUp | None:
     """Return the rank that is less busy than all others, or that does more work in its time."""
     from gputop.bench.results.statistics import robust_sigma
@@ -311,8 +336,8 @@ def _out_of_line(
     rank = pick(numbers, key=lambda each: numbers[each])
     own = numbers.pop(rank)
     others = [*numbers.values()]
-    median = _median(others)
-    apart = abs(own - median)
+    theirs = median(others)
+    apart = abs(own - theirs)
     # Of two ranks that are out of line, neither is named.
     nearest = min(abs(own - other) for other in others)
     is_held = before is not None and before.rank == rank
@@ -322,33 +347,25 @@ def _out_of_line(
         and apart >= t.DEVIATIONS * robust_sigma(others)
         and nearest >= apart / 2
     ):
-        return HeldUp(rank, reading, own, median)
+        return HeldUp(rank, reading, own, theirs)
     return None
 
 
-def _are_busy(loads: Mapping[int, Load], rank: int, *, held: bool) -> bool:
+def _are_busy(loads: Loads, rank: int, *, held: bool) -> bool:
     """Return True if the other ranks are busy, as ranks are that wait for another one."""
     busy = _numbers(loads, BUSY)
     busy.pop(rank)
-    return t.BUSY.passed(_median([*busy.values()]), held=held)
+    return t.BUSY.passed(median(busy.values()), held=held)
 
 
-def _numbers(loads: Mapping[int, Load], reading: str) -> dict[int, float]:
+def _numbers(loads: Loads, reading: str) -> dict[int, float]:
     """Return the numbers of all ranks; empty if one of them is missing."""
     numbers = {}
     for rank, load in loads.items():
-        number = load.number(reading)
-        if number is None:
+        if reading not in load:
             return {}
-        numbers[rank] = number
+        numbers[rank] = load[reading]
     return numbers
-
-
-def _median(numbers: Sequence[float]) -> float:
-    # This import is slow and rarely needed.
-    from statistics import median
-
-    return median(numbers)
 
 
 def in_order(states: Iterable[JobState]) -> Sequence[JobState]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from gputop.agent.device import Absence, Device, DeviceSample
     from gputop.agent.snapshot import Event, Process
-    from gputop.health.ranks import JobState
+    from gputop.health.ranks import HeldUp, JobState
     from gputop.stream.history import History
 
 
@@ -151,6 +152,28 @@ def find_windows(
     return windows
 
 
+class Peers:
+    """Devices of one model that work on the same job. Each mean is read once for all of them."""
+
+    def __init__(self, views: Sequence[RuleView] = ()) -> None:
+        self.views = views
+        self.one_works: bool | None = None
+        """True if one of them does more than waiting; None if not known yet."""
+        self._means: dict[tuple[str, bool], list[float]] = {}
+
+    def means(self, name: str, *, at_work: bool) -> list[float]:
+        """Return the known means of all devices."""
+        key = name, at_work
+        if key not in self._means:
+            known = []
+            for view in self.views:
+                mean = view.mean_or_none(name, at_work=at_work)
+                if mean is not None:
+                    known.append(mean)
+            self._means[key] = known
+        return self._means[key]
+
+
 @dataclass(
     eq=False,
     repr=False,
@@ -167,8 +190,8 @@ class RuleView:
     processes: Sequence[Process]
     events: Sequence[Event]
     now: float
-    peers: Sequence[RuleView] = ()
-    """Other devices of the same job and model."""
+    peers: Peers = field(default_factory=Peers)
+    """Devices of the same job and model, with this one; empty if there is no other."""
     job: JobState | None = None
     """Verdict on the parallel job on the device, if a launcher has numbered its ranks."""
     rank: int | None = None
@@ -180,9 +203,14 @@ class RuleView:
     waits_for_input: bool = False
     """True if the device waits for input. In that case, rules that compare its work find nothing.
     """
-    _means: dict[tuple[str, float, bool], float | None] = field(
+    _means: dict[tuple[str, float, bool, bool], float | None] = field(
         default_factory=dict, init=False
     )
+
+    @property
+    def held_up(self) -> HeldUp | None:
+        """The rank that all others of the device's job wait for, if there is one."""
+        return None if self.job is None else self.job.held_up
 
     @property
     def momentary(self) -> bool:
@@ -220,18 +248,36 @@ class RuleView:
         return needed(self._read(name, seconds, enough), name)
 
     def mean_or_none(
-        self, name: str, seconds: float = t.WINDOW_SECONDS
+        self,
+        name: str,
+        seconds: float = t.WINDOW_SECONDS,
+        *,
+        at_work: bool = False,
     ) -> float | None:
-        """Return the mean of the last seconds, or None if numbers are missing."""
-        key = name, seconds, self.held
-        if key not in self._means:
-            numbers = self._read(name, seconds, t.ENOUGH_OF_WINDOW)
-            mean = None
-            if numbers is not None:
-                known = finite(numbers)
-                mean = sum(known) / len(known)
-            self._means[key] = mean
-        return self._means[key]
+        """Return the mean of the last seconds, or None if numbers are missing.
+
+        With `at_work`, only the samples count in which the device worked. The clocks of an idle
+        device mean nothing.
+        """
+        key = name, seconds, at_work, self.held
+        if key in self._means:
+            return self._means[key]
+        numbers = self._read(name, seconds, t.ENOUGH_OF_WINDOW)
+        known = finite(numbers or ())
+        if numbers and at_work:
+            known = self._at_work(numbers, seconds)
+        mean = self._means[key] = sum(known) / len(known) if known else None
+        return mean
+
+    def _at_work(
+        self, numbers: Sequence[float], seconds: float
+    ) -> list[float]:
+        loads = self._read(self.activity, seconds, t.ENOUGH_OF_WINDOW)
+        known = []
+        for number, load in zip(numbers, loads or (), strict=False):
+            if load >= t.AT_WORK and math.isfinite(number):
+                known.append(number)
+        return known
 
     def mean(self, name: str) -> float:
         """Return the mean over the usual window."""
@@ -250,22 +296,6 @@ class RuleView:
         numbers = self.history.last(self.device.uuid, name, count)
         present = len(finite(numbers))
         return None if present < max(fewest, enough * count) else numbers
-
-    def mean_at_work(self, name: str) -> float | None:
-        """Return the mean over the samples in which the device worked, or None if there are none.
-
-        The clocks of an idle device mean nothing.
-        """
-        seconds, enough = t.WINDOW_SECONDS, t.ENOUGH_OF_WINDOW
-        numbers = self._read(name, seconds, enough)
-        loads = self._read(self.activity, seconds, enough)
-        if numbers is None or loads is None:
-            return None
-        known = []
-        for number, load in zip(numbers, loads, strict=True):
-            if load >= t.AT_WORK and math.isfinite(number):
-                known.append(number)
-        return sum(known) / len(known) if known else None
 
     @property
     def activity(self) -> str:
@@ -288,8 +318,9 @@ class RuleView:
         return self._share(lambda mask: not mask)
 
     def _share(self, holds: Callable[[int], bool]) -> float:
-        masks = finite(self.values(SLOWDOWN_BITS))
-        return 100 * sum(holds(int(mask)) for mask in masks) / len(masks)
+        masks = Counter(finite(self.values(SLOWDOWN_BITS)))
+        held = sum(many for mask, many in masks.items() if holds(int(mask)))
+        return 100 * held / masks.total()
 
     def newest(
         self,

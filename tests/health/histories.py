@@ -137,7 +137,7 @@ class Machine:
     """GiB in use and available."""
     said: list[Judgement] = field(default_factory=list)
     history: History = field(default_factory=History)
-    judge: Judge = field(default_factory=Judge)
+    judge: Judge = field(default_factory=lambda: Judge(seconds=0.0))
     ticks: int = 0
 
     @property
@@ -154,6 +154,11 @@ class Machine:
             if judged:
                 self.said.append(self.judge.judge(self.history, inventory, sample, self.events))
         return self
+
+    def watched(self, seconds: float) -> Machine:
+        """Goes on for that long, and is judged at the end."""
+        self.run(seconds - self.interval, judged=False)
+        return self.run(self.interval)
 
     def sample(self) -> Sample:
         made = [
@@ -205,7 +210,7 @@ def one(
 ) -> Machine:
     """One device for a while, its readings changed, with one process."""
     machine.setdefault("processes", (process or trainer(),))
-    return Machine(readings=({**of, **(changes or {})},), **machine).run(seconds)
+    return Machine(readings=({**of, **(changes or {})},), **machine).watched(seconds)
 
 
 def finding(machine: Machine, rule: str, index: int = 0) -> Finding:

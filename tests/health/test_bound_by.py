@@ -175,7 +175,7 @@ def made(case: Case, seconds: float = 40) -> Machine:
         absent=dict.fromkeys(case.without, case.absence),
         state=case.state,
     )
-    return machine.run(seconds, judged=False).run(1)
+    return machine.watched(seconds + 1)
 
 
 def bound(machine: Machine, index: int = 0) -> BoundBy:
@@ -253,7 +253,7 @@ def ranks(*readings: Mapping[str, Any], absent: Iterable[str] = (), **process: A
         processes=tuple(trainer(n, **process) for n in range(len(readings))),
         absent=dict.fromkeys(absent, UNSUPPORTED),
     )
-    return machine.run(40, judged=False).run(1)
+    return machine.watched(41)
 
 
 def test_ranks_wait_for_the_slow_one() -> None:
@@ -290,7 +290,7 @@ def test_input_is_the_word_as_long_as_the_finding_stays() -> None:
     machine = made(CASES[0]._replace(changes={"gpu_utilization_percent": 78}))
     for busy in (83, 7, 78, 90):
         machine.readings = ({**machine.readings[0], "gpu_utilization_percent": busy},)
-        machine.run(70, judged=False).run(1)
+        machine.watched(71)
         finding = machine.verdict("input_bound")
         held = isinstance(finding, Finding) and finding.severity >= Severity.INFORMATION
         assert (bound(machine).bound is Bound.INPUT) == held

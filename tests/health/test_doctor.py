@@ -72,7 +72,7 @@ def test_what_the_rules_say_of_one_snapshot(driver: FakeDriver, no_torch: str) -
     done = doctor("--python", no_torch, env=driver.environment())
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"warning +heat +throttled by heat\n +> Check fans", done.stdout)
-    assert re.search(r"warning +memory users +memory in use that no listed", done.stdout)
+    assert re.search(r"warning +unattributed memory +memory in use that no listed", done.stdout)
     driver.change(0, **has(recovery=1))
     done = doctor("--json", "--python", no_torch, env=driver.environment())
     assert (done.returncode, done.stderr) == (1, "")
@@ -109,41 +109,43 @@ async def test_a_driver_that_hangs_is_not_waited_for(
 
 PAGE = """\
 Driver
-  ok       NVML library   /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1
-  ok       kernel module  550.54.14, loaded
-  ok       versions       library and kernel module agree: 580.95.05
-  ok       permission     2 device files, all can be opened
-  ok       nouveau        not loaded
-  ok       container      none
-  ok       WSL            no
-  ok       NVML           answers; CUDA up to 13.0
-  ok       devices        3 GPUs
+  ok       NVML library         /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1
+  ok       kernel module        550.54.14, loaded
+  ok       versions             library and kernel module agree: 580.95.05
+  ok       permission           2 device files, all can be opened
+  ok       nouveau              not loaded
+  ok       container            none
+  ok       WSL                  no
+  ok       NVML                 answers; CUDA up to 13.0
+  ok       devices              3 GPUs
 
 Devices
-  ok       state          GPUs 0 and 1: answers
-  PROBLEM  state          GPU 2: LOST: it no longer answers on its bus
-                          > Usually only a reboot helps; `dmesg` has the Xid
-  ok       Xid errors     all: none in the kernel's log of the last day
-  ok       memory errors  GPUs 0 and 1: none uncorrected
-  ok       row remapping  GPUs 0 and 1: none pending
-  ok       recovery       GPUs 0 and 1: none
-  ok       free memory    GPUs 0 and 1: more than 2 % free
-  ok       memory users   GPUs 0 and 1: listed processes hold all memory in use
-  ok       heat           GPUs 0 and 1: none now
-  ok       slowdown       GPUs 0 and 1: none now
-  ok       PCIe link      GPUs 0 and 1: gen 5 ×16, the maximum
-  ok       power limit    GPU 0: 700 W, its default is 700 W
-  warning  power limit    GPU 1: 500 W, below its default of 700 W
-                          > If this limit is not intended, restore it: `sudo
-                            nvidia-smi -i 1 -pl 700` (check power and cooling)
-  note     persistence    GPUs 0 and 1: off: the first program each time waits
-                          for the device to start
-                          > `sudo nvidia-smi -i 0,1 -pm 1`, or run
-                            nvidia-persistenced for all GPUs
-  ok       compute mode   GPUs 0 and 1: default
+  ok       state                GPUs 0 and 1: answers
+  PROBLEM  state                GPU 2: LOST: it no longer answers on its bus
+                                > Usually only a reboot helps; `dmesg` has the
+                                  Xid
+  ok       Xid errors           all: none in the kernel's log of the last day
+  ok       memory errors        GPUs 0 and 1: no problem
+  ok       bad memory rows      GPUs 0 and 1: no problem
+  ok       recovery             GPUs 0 and 1: no problem
+  ok       out of memory        GPUs 0 and 1: no problem
+  ok       heat                 GPUs 0 and 1: no problem
+  ok       hardware slowdown    GPUs 0 and 1: no problem
+  ok       slow PCIe link       GPUs 0 and 1: gen 5 ×16, the maximum
+  ok       unattributed memory  GPUs 0 and 1: no problem
+  ok       power limit          GPU 0: 700 W, its default is 700 W
+  warning  power limit          GPU 1: 500 W, below its default of 700 W
+                                > If this limit is not intended, restore it:
+                                  `sudo nvidia-smi -i 1 -pl 700` (check power
+                                  and cooling)
+  note     persistence          GPUs 0 and 1: off: the first program each time
+                                waits for the device to start
+                                > `sudo nvidia-smi -i 0,1 -pm 1`, or run
+                                  nvidia-persistenced for all GPUs
+  ok       compute mode         GPUs 0 and 1: default
 
 CUDA and torch
-  ok       visible GPUs   not set: CUDA programs see every GPU
+  ok       visible GPUs         not set: CUDA programs see every GPU
 
 gputop
 """

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gputop.health.findings import Severity
 from gputop.health.judge import NoFinding
-from gputop.health.ranks import HeldUp, Job, Load, compare, find_jobs, in_order
+from gputop.health.ranks import FALLEN, HeldUp, Job, compare, find_jobs, in_order
 from tests.health.histories import (
     BUSY,
     CLOCK,
@@ -35,17 +35,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 JOB = "node01:29500"
-WORKS = Load(97, 84, 96, 88, 52)
-WAITS = Load(100, 26, 30, 12, 0)
-HALF = Load(98, 55, 60, 50, 26)
+READINGS = (BUSY, WATTS, FALLEN, SM, TENSOR)
+Load = dict[str, float]
+
+
+def load_of(*numbers: float | None) -> Load:
+    """A load with these readings; those that are None are missing."""
+    pairs = zip(READINGS, numbers, strict=True)
+    return {name: number for name, number in pairs if number is not None}
+
+
+WORKS = load_of(97, 84, 96, 88, 52)
+WAITS = load_of(100, 26, 30, 12, 0)
+HALF = load_of(98, 55, 60, 50, 26)
 """Works half of the time, and waits in the other half."""
-STARVES = Load(55, 45, 50, 48, 30)
-STOPPED = Load(0, 11, 12, 0, 0)
+STARVES = load_of(55, 45, 50, 48, 30)
+STOPPED = load_of(0, 11, 12, 0, 0)
 
 
 def blind(load: Load) -> Load:
     """The load of a GPU without GPM."""
-    return load._replace(sm=None, tensor=None)
+    return {name: number for name, number in load.items() if name not in (SM, TENSOR)}
 
 
 def rank(number: int, of: int | None = 4, index: int | None = None, **changes: Any) -> Any:
@@ -65,19 +75,19 @@ def rank(number: int, of: int | None = 4, index: int | None = None, **changes: A
         ([WAITS, STOPPED], 1, True),
         ([blind(WAITS), blind(STOPPED), blind(WAITS)], 1, True),
         # A GPU whose limit is far above what it draws.
-        ([blind(WAITS)._replace(power=45)] * 3 + [blind(WORKS)], 3, True),
+        ([blind(WAITS) | {WATTS: 45}] * 3 + [blind(WORKS)], 3, True),
         ([HALF, HALF, WORKS, HALF], 2, False),
         ([blind(HALF), blind(HALF), blind(WORKS), blind(HALF)], 2, False),
         ([WORKS, WORKS, WORKS, STARVES], 3, False),
         ([WORKS, STARVES], None, False),
         # Two that are out of line, or one that is only a little.
         ([WORKS, WORKS, WORKS, STARVES, STARVES], None, False),
-        ([WORKS, WORKS, WORKS, WORKS._replace(busy=90)], None, False),
-        ([WORKS, WORKS, WORKS, WORKS._replace(tensor=55, power=90)], None, False),
+        ([WORKS, WORKS, WORKS, WORKS | {BUSY: 90}], None, False),
+        ([WORKS, WORKS, WORKS, WORKS | {TENSOR: 55, WATTS: 90}], None, False),
         # Ranks that differ from each other, as the stages of a pipeline do.
-        ([WORKS._replace(power=p, tensor=p / 2) for p in (40, 55, 70, 90)], None, False),
+        ([WORKS | {WATTS: p, TENSOR: p / 2} for p in (40, 55, 70, 90)], None, False),
         # Almost waits, as all do: small kernels.
-        ([WAITS, WAITS, WAITS._replace(sm=33)], None, False),
+        ([WAITS, WAITS, WAITS | {SM: 33}], None, False),
         ([WORKS], None, False),
         ([WAITS], None, False),
         # Idle ranks wait for nobody.
@@ -96,7 +106,7 @@ def test_the_rank_that_the_others_wait_for(
 
 
 PERCENT = st.floats(0, 100)
-LOADS = st.builds(Load, PERCENT, *[st.none() | PERCENT] * 4) | st.sampled_from(
+LOADS = st.builds(load_of, PERCENT, *[st.none() | PERCENT] * 4) | st.sampled_from(
     [WORKS, WAITS, HALF, STARVES, STOPPED]
 )
 
@@ -113,7 +123,7 @@ def test_whatever_the_loads_are_at_most_one_rank_is_named(loads: list[Load], han
 def test_a_rank_near_a_limit_stays() -> None:
     job = Job(JOB, {}, 0)
     before = compare(job, dict(enumerate([WORKS, WORKS, STARVES])))
-    near = dict(enumerate([WORKS, WORKS, WORKS._replace(busy=90)]))
+    near = dict(enumerate([WORKS, WORKS, WORKS | {BUSY: 90}]))
     assert compare(job, near, before.held_up).held_up is not None
     assert compare(job, near).held_up is None
 
@@ -161,7 +171,7 @@ def ranks(*readings: Mapping[str, Any], seconds: float = 40, **changes: Any) -> 
         devices=tuple(device(n) for n in range(len(readings))),
         readings=tuple({**WORKING, **each} for each in readings),
         processes=tuple(trainer(n, rank=n, **of) for n in range(len(readings))),
-    ).run(seconds)
+    ).watched(seconds)
 
 
 SPINS: dict[str, Any] = {BUSY: 100, SM: 12.0, TENSOR: 0.0, WATTS: 180.0}
@@ -239,7 +249,7 @@ def test_ranks_that_share_a_device_are_not_compared() -> None:
         devices=(device(0), device(1)),
         readings=(WORKING, IDLE),
         processes=tuple(rank(n, 3, n % 2) for n in range(3)),
-    ).run(40)
+    ).watched(40)
     assert machine.last.jobs[JOB].lacking == "ranks share a GPU"
 
 

@@ -28,7 +28,7 @@ def situation(*readings: dict[str, Any], seconds: float = 40, **changes: Any) ->
         readings=tuple({**WORKING, **each} for each in readings),
         processes=tuple(trainer(n) for n in range(len(readings))),
         **changes,
-    ).run(seconds)
+    ).watched(seconds)
     inventory = dataclasses.replace(machine.inventory, devices=tuple(machine.devices))
     return Situation(inventory, machine.sample(), machine.last)
 

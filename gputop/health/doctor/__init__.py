@@ -29,7 +29,6 @@ def examine(facts: DoctorFacts) -> tuple[Finding, ...]:
     culprit = ""
     if known is not None:
         culprit = known.check if known.check in BY_NAME else DEFAULT
-    by_rule = device_checks.ask_rules(facts)
     found: list[Finding] = []
     for check in CHECKS:
         judged = check.judge(facts)
@@ -37,7 +36,5 @@ def examine(facts: DoctorFacts) -> tuple[Finding, ...]:
             judged = [
                 checks.problem(f"{known.what}: {known.why}", known.remedy)
             ]
-        for each in judged:
-            by_check = by_rule.get((check.rule, each.device_uuid), each)
-            found.append(replace(by_check, rule=check.name))
+        found += [replace(each, rule=check.name) for each in judged]
     return tuple(found)

@@ -39,8 +39,6 @@ class Check(NamedTuple):
     group: CheckGroup
     title: str
     judge: Callable[[DoctorFacts], Iterable[Finding]]
-    rule: str = ""
-    """Rule that replaces the check if it has a finding about a device; empty for none."""
 
 
 def _made(

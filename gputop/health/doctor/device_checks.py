@@ -30,9 +30,9 @@ from gputop.health.doctor.checks import (
     problem,
     warning,
 )
-from gputop.health.judge import judge_snapshot
+from gputop.health.judge import RULES, NoFinding, judge_snapshot
 from gputop.health.rules.hardware import link_text, lowered_limit
-from gputop.health.thresholds import FULL, LOG_SECONDS
+from gputop.health.thresholds import LOG_SECONDS
 from gputop.schema.advice import shared_command
 from gputop.schema.values import absence_text, enable_ecc, value_text
 from gputop.text import duration, visible
@@ -100,30 +100,22 @@ def _worst(
     return made(text, fault.remedy, device)
 
 
-def ask_rules(facts: DoctorFacts) -> dict[tuple[str, str], Finding]:
-    """Return the findings of the rules that need no history, by rule and device."""
-    found = {}
-    for each in judge_snapshot(facts.inventory, facts.sample).findings:
-        found[each.rule, each.device_uuid] = replace(
-            each, title=each.line, label="", since=None, evidence=()
-        )
-    return found
+def _answering(
+    facts: DoctorFacts,
+) -> Iterator[tuple[Device, DeviceSample]]:
+    for device in facts.gpus:
+        readings = facts.sample.device(device.uuid)
+        if readings is not None and readings.state is DeviceState.OK:
+            yield device, readings
 
 
-def absent(
-    name: str,
-    device: Device,
-    readings: DeviceSample,
-) -> Finding:
+def _absent(name: str, reason: Absence | None, device: Device) -> Finding:
     """Return the finding for a missing reading, which is fine if the device does not support it."""
-    reason = {**device.absent, **readings.absent}.get(
-        name, Absence.NOT_SUPPORTED
-    )
+    reason = reason or Absence.NOT_SUPPORTED
+    text = absence_text(name, reason, device)
     if reason is Absence.NOT_SUPPORTED:
-        return ok(absence_text(name, reason, device), device)
-    return note(
-        f"not judged: {absence_text(name, reason, device)}", device=device
-    )
+        return ok(text, device)
+    return note(f"not judged: {text}", device=device)
 
 
 def _of_each(
@@ -132,16 +124,12 @@ def _of_each(
     """Return a check of the devices that answer, or a finding about a missing reading."""
 
     def judge(facts: DoctorFacts) -> Iterator[Finding]:
-        for device in facts.gpus:
-            readings = facts.sample.device(device.uuid)
-            if readings is None or readings.state is not DeviceState.OK:
-                continue
+        for device, readings in _answering(facts):
             for name in needs:
-                if (
-                    getattr(readings, name, getattr(device, name, None))
-                    is None
-                ):
-                    yield absent(name, device, readings)
+                value = getattr(readings, name, getattr(device, name, None))
+                if value is None:
+                    absent = {**device.absent, **readings.absent}
+                    yield _absent(name, absent.get(name), device)
                     break
             else:
                 yield check(device, readings)
@@ -149,29 +137,44 @@ def _of_each(
     return judge
 
 
-def _fine(text: str) -> DeviceCheck:
-    return lambda device, _: ok(text, device)
+def _fine(device: Device, _: DeviceSample) -> Finding:
+    return ok("no problem", device)
 
 
-def _no_ecc(device: Device, readings: DeviceSample) -> Finding:
-    if device.ecc_enabled is False:
-        return note(
-            "disabled: memory errors are not detected",
-            enable_ecc(device),
-            device,
-        )
-    if (
-        readings.ecc_uncorrected is not None
-        and readings.ecc_uncorrected_lifetime
-    ):
-        return note(
-            f"none now, {readings.ecc_uncorrected_lifetime} uncorrected in its life",
-            "Watch it",
-            device,
-        )
-    if readings.ecc_uncorrected is None:
-        return absent("ecc_uncorrected", device, readings)
-    return ok("none uncorrected", device)
+def _by_rule(
+    name: str, check: DeviceCheck = _fine
+) -> Callable[[DoctorFacts], Iterator[Finding]]:
+    """Return the verdicts of a rule, and a check of the devices where it finds nothing."""
+
+    def judge(facts: DoctorFacts) -> Iterator[Finding]:
+        verdicts = {}
+        for verdict in judge_snapshot(facts.inventory, facts.sample).verdicts:
+            if verdict.rule == name:
+                verdicts[verdict.device_uuid] = verdict
+        for device, readings in _answering(facts):
+            verdict = verdicts[device.uuid]
+            if not isinstance(verdict, NoFinding):
+                title = verdict.line
+                yield replace(
+                    verdict, title=title, label="", since=None, evidence=()
+                )
+            elif name == "ecc" and device.ecc_enabled is False:
+                text = "disabled: memory errors are not detected"
+                yield note(text, enable_ecc(device), device)
+            elif verdict.missing:
+                yield _absent(verdict.missing, verdict.absence, device)
+            else:
+                yield check(device, readings)
+
+    return judge
+
+
+def _no_ecc_errors(device: Device, readings: DeviceSample) -> Finding:
+    past = readings.ecc_uncorrected_lifetime
+    if past:
+        text = f"none now, {past} uncorrected in its life"
+        return note(text, "Watch it", device)
+    return ok("no problem", device)
 
 
 def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
@@ -183,10 +186,6 @@ def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
     text = link_text(*now)
     if now[0] >= most[0] and now[1] >= most[1]:
         return ok(f"{text}, the maximum", device)
-    if readings.gpu_utilization_percent is None:
-        return note(
-            f"not judged: {text}, and its load is unknown", device=device
-        )
     return note(
         f"not judged: little load, at {text} of {link_text(*most)}",
         "Run `gputop doctor` again while it computes",
@@ -232,59 +231,34 @@ def compute_mode(device: Device, _: DeviceSample) -> Finding:
     return ok("default", device)
 
 
-_REASONS = ("clock_event_reasons",)
+OWN_CHECKS = {"ecc": _no_ecc_errors, "link_degraded": _link_not_slow}
+"""Checks of the devices where these rules find nothing."""
+BY_RULES = [
+    Check(
+        rule.name,
+        CheckGroup.DEVICES,
+        rule.title,
+        _by_rule(rule.name, OWN_CHECKS.get(rule.name, _fine)),
+    )
+    for rule in RULES
+    if not rule.needs_history and rule.name != "xid"
+]
+"""Checks by the rules that need one snapshot. Xids are also read from the kernel log."""
 _LIMITS = ("power_limit_watts", "power_limit_default_watts")
-_LINK = (
-    "pcie_generation",
-    "pcie_generation_max",
-    "pcie_width",
-    "pcie_width_max",
-)
 OF_EACH = (
-    ("ecc", "memory errors", "ecc", (), _no_ecc),
-    (
-        "remap",
-        "row remapping",
-        "remap",
-        ("remap_pending",),
-        _fine("none pending"),
-    ),
-    ("recovery", "recovery", "recovery", ("recovery_action",), _fine("none")),
-    (
-        "almost_full",
-        "free memory",
-        "almost_full",
-        ("memory_free_bytes",),
-        _fine(f"more than {100 - FULL.begin:.0f} % free"),
-    ),
-    (
-        "unattributed",
-        "memory users",
-        "unattributed",
-        ("memory_unattributed_bytes",),
-        _fine("listed processes hold all memory in use"),
-    ),
-    ("thermal", "heat", "thermal", _REASONS, _fine("none now")),
-    (
-        "hardware_slowdown",
-        "slowdown",
-        "hardware_slowdown",
-        _REASONS,
-        _fine("none now"),
-    ),
-    ("pcie", "PCIe link", "link_degraded", _LINK, _link_not_slow),
-    ("power_limit", "power limit", "", _LIMITS, power_limit),
-    ("persistence", "persistence", "", ("persistence_mode",), persistence),
-    ("compute_mode", "compute mode", "", ("compute_mode",), compute_mode),
+    ("power_limit", "power limit", _LIMITS, power_limit),
+    ("persistence", "persistence", ("persistence_mode",), persistence),
+    ("compute_mode", "compute mode", ("compute_mode",), compute_mode),
 )
-"""Name, title, rule, needed readings, and the check for a device if the rule finds nothing."""
+"""Name, title, needed readings, and the check of a device without a rule."""
 
 DEVICE_CHECKS = (
     Check("state", CheckGroup.DEVICES, "state", state),
     Check("xid", CheckGroup.DEVICES, "Xid errors", xids),
+    *BY_RULES,
     *(
-        Check(name, CheckGroup.DEVICES, title, _of_each(needs, check), rule)
-        for name, title, rule, needs, check in OF_EACH
+        Check(name, CheckGroup.DEVICES, title, _of_each(needs, check))
+        for name, title, needs, check in OF_EACH
     ),
 )
 

@@ -155,7 +155,7 @@ def clocks_low(view: RuleView) -> Finding | None:
     """Find clocks that are low under load without a reason from the driver."""
     if not view.passes(t.CLOCK_LOAD, view.mean(view.activity)):
         return None
-    clock = needed(view.mean_at_work(CLOCK), CLOCK)
+    clock = needed(view.mean_or_none(CLOCK, at_work=True), CLOCK)
     maximum = view.reading(CLOCK_MAX)
     if maximum <= 0 or not view.passes(t.LOW_CLOCK, 100 * clock / maximum):
         return None
@@ -177,7 +177,7 @@ def clocks_low(view: RuleView) -> Finding | None:
 
 
 def _clock(view: RuleView, headline: str = "") -> list[Evidence]:
-    clock = view.mean_at_work(CLOCK)
+    clock = view.mean_or_none(CLOCK, at_work=True)
     if clock is None:
         return []
     found = [

@@ -1,9 +1,6 @@
-"""Rules about the work: waiting for input, unused units, devices slower than their peers."""
+"""Rules about the work: waiting for input, and units that are not used."""
 
 from __future__ import annotations
-
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
 
 from gputop.agent.snapshot import ProcessKind
 from gputop.health import thresholds as t
@@ -33,7 +30,6 @@ from gputop.schema.derived import (
     PROCESS_COUNT,
     PROCESS_CPU,
     PROCESS_IO_WAIT,
-    label_of,
 )
 from gputop.schema.values import UNSEEN
 
@@ -169,7 +165,7 @@ def not_working(view: RuleView) -> Finding | None:
     """Find a device that is always busy while few of its SMs work."""
     evidence = few_sms_work(view)
     # Another finding names the rank that it waits for.
-    if evidence is None or _is_held_up(view):
+    if evidence is None or view.held_up is not None:
         return None
     bound, title, remedy = Bound.LAUNCHES, "busy, but few SMs work", SMALL
     many = view.device.sm_count
@@ -230,13 +226,16 @@ def few_sms_work(view: RuleView) -> list[Evidence] | None:
 
 def _a_peer_works(view: RuleView) -> bool:
     """Return True if another device of the job does something else than waiting."""
-    for peer in view.peers:
-        try:
-            if few_sms_work(peer) is None:
-                return True
-        except NoEvidence:
-            continue
-    return False
+    if view.peers.one_works is None:
+        view.peers.one_works = any(map(_works, view.peers.views))
+    return view.peers.one_works
+
+
+def _works(view: RuleView) -> bool:
+    try:
+        return few_sms_work(view) is None
+    except NoEvidence:
+        return False
 
 
 def no_tensor_cores(view: RuleView) -> Finding | None:
@@ -324,188 +323,3 @@ def _passing(
 def _hardly_works(view: RuleView) -> bool:
     activity = view.mean_or_none(view.activity)
     return activity is not None and activity < t.SMS_WORK.end
-
-
-def find_peers(views: Mapping[str, RuleView], uuids: Iterable[str]) -> None:
-    """Set the peers of these devices: devices of the same model that work on the same job."""
-    jobs: dict[tuple[str, object], dict[str, RuleView]] = defaultdict(dict)
-    for uuid, view in views.items():
-        if view.device.parent_uuid is None:
-            for key in _jobs(view):
-                jobs[key][uuid] = view
-    for uuid in uuids:
-        view = views[uuid]
-        if view.device.parent_uuid is not None:
-            continue
-        peers: dict[str, RuleView] = {}
-        for key in _jobs(view):
-            peers |= jobs[key]
-        view.peers = [
-            peer
-            for peer in peers.values()
-            if peer is not view and peer.device.name == view.device.name
-        ]
-
-
-def _jobs(view: RuleView) -> Iterator[tuple[str, object]]:
-    """Yield keys that the processes of one job share."""
-    for process in view.processes:
-        yield "pid", process.pid
-        if process.job_id is not None:
-            yield "ranks", process.job_id
-        if process.slurm_job is not None:
-            yield "job", process.slurm_job
-        elif (
-            process.parent_pid is not None
-            and process.parent_pid > 1
-            and process.command
-        ):
-            # A launcher starts the same program for each device. A shell
-            # starts different programs.
-            program = " ".join(process.command.split()[:3])
-            yield "launcher", (process.parent_pid, program)
-
-
-def _is_held_up(view: RuleView) -> bool:
-    """Return True if a finding names the rank that the job of the device waits for."""
-    return view.job is not None and view.job.held_up is not None
-
-
-def straggler(view: RuleView) -> Finding | None:
-    """Find a clock below the clocks of the peers, which then wait for the device."""
-    if not view.peers or view.waits_for_input:
-        return None
-    rank = view.rank
-    if view.job is not None and view.job.held_up is not None:
-        held_up = view.job.held_up
-        if held_up.hangs or held_up.rank != rank:
-            return None
-    busy = view.mean(view.activity)
-    others = needed(_median(view, view.activity), view.activity)
-    if not (
-        view.passes(t.STRAGGLER_LOAD, busy)
-        and view.passes(t.STRAGGLER_LOAD, others)
-    ):
-        return None
-    mine = needed(view.mean_at_work(CLOCK), CLOCK)
-    theirs = needed(
-        _median_of(peer.mean_at_work(CLOCK) for peer in view.peers), CLOCK
-    )
-    if theirs <= 0:
-        return None
-    behind = 100 * (mine - theirs) / theirs
-    if not view.passes(t.STRAGGLER, behind):
-        return None
-    shown = (("power", POWER), ("busy", view.activity), ("temperature", HEAT))
-    who = ""
-    if rank is not None:
-        who = f"rank {rank} "
-    return Finding(
-        Severity.WARNING,
-        f"{who}may delay its job, SM clock below {_peers(view)}",
-        [
-            view.measured(
-                "SM clock below theirs", CLOCK, -behind, "%", headline="by {}"
-            ),
-            view.measured("SM clock at work, mean", CLOCK, mine),
-            view.measured("its peers", CLOCK, theirs),
-            *_beside(view, *shown),
-        ],
-        "The others wait for it at every step: check its temperature, what holds its clocks back, "
-        "and what else runs on it",
-        cost_percent=-behind,
-    )
-
-
-def imbalance(view: RuleView) -> Finding | None:
-    """Find a device that uses more memory or does less work than its peers."""
-    if not view.peers:
-        return None
-    total = view.sample.memory_total_bytes or view.device.memory_total_bytes
-    more = _above_peers(view, USED) if total else None
-    busier = _above_peers(view, view.activity)
-    if more is None and busier is None:
-        raise NoEvidence(USED)
-    if (
-        more is not None
-        and total
-        and view.passes(t.MORE_MEMORY, 100 * more / total)
-    ):
-        return Finding(
-            Severity.INFORMATION,
-            f"more memory in use than {_peers(view)}",
-            [
-                view.measured(
-                    "more in use",
-                    USED,
-                    more,
-                    headline="by {}",
-                ),
-                *_beside(view, ("in use", USED), ("busy", view.activity)),
-            ],
-            "Its share of the work may be larger; look for data that all ranks put on this device "
-            "(cuda:0 by default)",
-        )
-    if busier is None or view.waits_for_input or _is_held_up(view):
-        return None
-    if view.passes(t.LESS_BUSY, -busier):
-        mine = view.mean(view.activity)
-        return Finding(
-            Severity.INFORMATION,
-            f"less busy than {_peers(view)}, work may be uneven",
-            [
-                view.measured(
-                    "busy, mean",
-                    view.activity,
-                    mine,
-                    headline="{}",
-                ),
-                view.measured(
-                    "its peers",
-                    view.activity,
-                    mine - busier,
-                    headline="they {}",
-                ),
-                *_beside(view, ("in use", USED)),
-            ],
-            "Check how work is split; in a pipeline, how its stages are cut",
-        )
-    return None
-
-
-def _above_peers(view: RuleView, name: str) -> float | None:
-    mine, theirs = view.mean_or_none(name), _median(view, name)
-    if mine is None or theirs is None:
-        return None
-    return mine - theirs
-
-
-def _peers(view: RuleView) -> str:
-    if len(view.peers) > 1:
-        return f"the median of its {len(view.peers)} peers"
-    return f"GPU {label_of(view.peers[0].device)}"
-
-
-def _median(view: RuleView, name: str) -> float | None:
-    return _median_of(peer.mean_or_none(name) for peer in view.peers)
-
-
-def _median_of(numbers: Iterable[float | None]) -> float | None:
-    known = [number for number in numbers if number is not None]
-    if not known:
-        return None
-    # This import is slow and rarely needed.
-    from statistics import median
-
-    return median(known)
-
-
-def _beside(view: RuleView, *labelled: tuple[str, str]) -> list[Evidence]:
-    """Return its means, each with the median of its peers, as evidence."""
-    found: list[Evidence] = []
-    for label, name in labelled:
-        mean, theirs = view.means((label, name)), _median(view, name)
-        found += mean
-        if mean and theirs is not None:
-            found.append(view.measured(f"{label}, its peers", name, theirs))
-    return found
