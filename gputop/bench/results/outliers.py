@@ -317,20 +317,8 @@ def outliers_document(members: Sequence[DeviceOutcome]) -> dict[str, Any]:
         if member.result is not None:
             named, why = asdict(member.result), {"place": member.place}
         results.append({**named, **why})
-    distributions = []
-    for (model, dtype), scores in scores_by_group(members).items():
-        distribution = {
-            "device": model,
-            "dtype": dtype,
-            "count": len(scores),
-            "median": statistics.median(scores),
-            "least": min(scores),
-            "most": max(scores),
-        }
-        distributions.append(distribution)
     return {
         "schema": SCHEMA,
-        "distributions": distributions,
         "outliers": found,
         "results": results,
     }
