@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.events import Key
 from textual.screen import Screen
-from textual.widgets import ContentSwitcher
+from textual.widgets import ContentSwitcher, Footer
 
 from gputop.agent.snapshot import Source
 from gputop.bench.events import Done, RunLimit
@@ -29,7 +29,6 @@ from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
 from gputop.ui.monitor.layout import Density
 from gputop.ui.processes.screen import ProcessesView
-from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.actions import ACTIONS, HOSTS, TRAINING
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
@@ -343,7 +342,7 @@ async def test_a_test_of_a_simulated_device_is_simulated(
 async def test_devices_that_a_server_told_of_are_elsewhere(session: type[PreparedSession]) -> None:
     told = inventory(2, source=Source.SCRAPED, hostname="node17\x1b[2J")
     async with settled(app_with(told, sample(2, processes=[]))) as (app, pilot):
-        keys = shown(pilot, KeysView)
+        keys = shown(pilot, Footer)
         assert "Stress test" not in keys
         assert "Signal" not in keys
         await pilot.press("b")
@@ -351,7 +350,7 @@ async def test_devices_that_a_server_told_of_are_elsewhere(session: type[Prepare
         (note,) = app._notifications
         assert "It is on another machine: `ssh -t node17␛[2J gputop` tests it there" in note.message
         await open_form(pilot)
-        assert "Stress test" in shown(pilot, KeysView)
+        assert "Stress test" in shown(pilot, Footer)
         await pilot.press("b")
         assert [each.target.kind for each in session.requests] == ["cpu"]
 

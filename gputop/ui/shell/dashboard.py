@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.dom import DOMNode
+from textual.widgets import Footer
 
 from gputop.agent.snapshot import Record, Sample
 from gputop.schema.derived import label_of
@@ -21,7 +22,7 @@ from gputop.ui.monitor.screen import MonitorTab
 from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.table_state import ProcessTable
-from gputop.ui.shell.action_screen import KeysView, bindings
+from gputop.ui.shell.action_screen import bindings
 from gputop.ui.shell.actions import (
     ACTIONS,
     HOSTS,
@@ -94,7 +95,6 @@ class Dashboard(StreamScreen):
         )
         self._header.tab = self.tabs.shown
         self._filter = FilterBar()
-        self._keys = KeysView(id="keys")
         self._apply_settings()
         yield self._header
         if self._replay is not None:
@@ -103,7 +103,7 @@ class Dashboard(StreamScreen):
         with Vertical(id="body"):
             yield self.tabs
             yield self._filter
-        yield self._keys
+        yield Footer(id="keys", show_command_palette=False)
 
     def _apply_settings(self) -> None:
         settings = self.app.settings
@@ -112,12 +112,7 @@ class Dashboard(StreamScreen):
         self._table.apply_settings(sort, settings.reverse, settings.tree)
 
     def on_mount(self) -> None:
-        self.watch(
-            self,
-            "focused",
-            self._keys.redraw,
-            init=False,
-        )
+        self.watch(self, "focused", self.show_keys, init=False)
 
     def _switched(self) -> None:
         self._header.tab = self.tabs.shown
@@ -153,7 +148,7 @@ class Dashboard(StreamScreen):
         if self._bar is not None:
             self._bar.redraw()
             # A replay ends without a record.
-            self._keys.redraw()
+            self.show_keys()
 
     def explain(self, key: str, character: str) -> str:
         if self.action_for(key) is not None:
@@ -194,7 +189,7 @@ class Dashboard(StreamScreen):
             return True
         done = await super().act(action)
         self._filter.show(self.field)
-        self._keys.redraw()
+        self.show_keys()
         return done
 
     def label_of(self, action: Action) -> str:
@@ -258,7 +253,7 @@ class Dashboard(StreamScreen):
 
     def show(self) -> None:
         self._header.redraw()
-        self._keys.redraw()
+        self.show_keys()
         # The screen may be closing.
         if self.tabs.tab.is_attached:
             self.tabs.tab.show_telemetry()
@@ -357,4 +352,4 @@ class Dashboard(StreamScreen):
 
     def on_benchmark_tab_changed(self) -> None:
         """Update the footer after a run has started or ended."""
-        self._keys.redraw()
+        self.show_keys()
