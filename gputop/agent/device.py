@@ -29,8 +29,6 @@ class Absence(Word):
     DISABLED = "disabled"
     UNREACHABLE = "unreachable"
     """The machine that has the device cannot be reached."""
-    NOT_SCRAPED = "not_scraped"
-    """No exporter in Prometheus reports it."""
     ERROR = "error"
 
     @classmethod

@@ -48,8 +48,6 @@ class Source(Word):
 
     NVML = "nvml"
     SIMULATED = "simulated"
-    SCRAPED = "scraped"
-    """From Prometheus. The machine is not the one that gputop runs on."""
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,6 @@ UNSEEN = {
     Absence.LOST: "gone, or in another namespace: try --pid=host",
     Absence.NO_PERMISSION: "no permission: run as its user or as root",
     Absence.TIMED_OUT: "the host was too slow: wait for the next sample",
-    Absence.NOT_SCRAPED: "Prometheus has no processes: look on the host",
     Absence.NO_DATA_YET: "not looked up yet: wait for the next sample",
 }
 """Reason and remedy for a process if only its pid is known."""
@@ -183,7 +182,6 @@ _ALWAYS = {
     Absence.LOST: "the device is lost or needs a reset: `dmesg` has the Xid",
     Absence.TIMED_OUT: "timed out: the driver did not answer, gputop asks again",
     Absence.UNREACHABLE: "its host is unreachable: the monitor says why",
-    Absence.NOT_SCRAPED: "not scraped: no exporter there reports it",
     Absence.ERROR: "the driver failed: `nvidia-smi -q` may say more",
 }
 """Texts for reasons that need no other details."""

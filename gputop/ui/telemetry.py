@@ -277,21 +277,6 @@ class Telemetry:
         )
 
     @property
-    def scraped(self) -> bool:
-        """True if the readings come from a server and belong to another machine."""
-        return (
-            self.inventory is not None
-            and self.inventory.source is Source.SCRAPED
-        )
-
-    def remote_name(self, device: Device) -> str:
-        """Return the name of the device's machine, as foreign text; "" if it is this machine."""
-        if self.inventory is not None and self.scraped:
-            # Leave out the cluster.
-            return self.inventory.hostname.rpartition("/")[2]
-        return "" if device.is_here else device.machine or ""
-
-    @property
     def starting(self) -> bool:
         """True until the driver answers."""
         return (

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from textual import events
 from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 from textual.pilot import Pilot
-from textual.widgets import Select, Static
+from textual.widgets import Footer, Select, Static
 
 from gputop.fleet.screens.screen import FleetScreen
 from gputop.fleet.watch import FleetWatch
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.drawing.live import ScrolledPage
-from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.help_and_settings import HelpPage
@@ -93,10 +92,10 @@ def fleet_screen(state: FleetState) -> FleetScreen:
     return FleetScreen(state, NoWatch())
 
 
-def shown(pilot: Pilot[None], view: type[LiveView | ScrolledPage | KeysView]) -> str:
+def shown(pilot: Pilot[None], view: type[LiveView | ScrolledPage | Footer]) -> str:
     """Return the text that a widget shows, without styles."""
     found = pilot.app.query_one(view)
-    if isinstance(found, KeysView):
+    if isinstance(found, Footer):
         return keys_in(found.screen)
     if isinstance(found, ScrolledPage):
         return text_in(found)
@@ -112,7 +111,7 @@ def text_in(widget: Widget) -> str:
 
 def keys_in(screen: Screen[Any]) -> str:
     """Return the keys of the footer that are fully in view, with their labels."""
-    footer = screen.query_one(KeysView)
+    footer = screen.query_one(Footer)
     width = footer.size.width
     return "".join(str(key.render()) for key in footer.children if key.region.right <= width)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual.events import Key
-from textual.screen import Screen
 from textual.widgets import ContentSwitcher
 
 from gputop.agent.snapshot import Source
@@ -29,10 +28,8 @@ from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
 from gputop.ui.monitor.layout import Density
 from gputop.ui.processes.screen import ProcessesView
-from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.actions import ACTIONS, HOSTS, TRAINING
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import Help
 from gputop.ui.shell.tabs import Tabs
@@ -44,7 +41,6 @@ from tests.ui.pilots import (
     dashboard_of,
     ended,
     keep_in,
-    keys_in,
     lines,
     open_form,
     resize,
@@ -56,8 +52,6 @@ from tests.ui.pilots import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from gputop.bench.events import Result
     from tests.sessions import EndlessSession, PreparedSession
 
@@ -173,45 +167,6 @@ async def test_help_names_every_key() -> None:
             assert all(" ".join(action.key_names) in text for action in here)
             await pilot.press(closes)
             assert not isinstance(app.screen, Help)
-
-
-async def test_escape_goes_back_to_where_it_was_opened_from() -> None:
-    app = GputopApp(first=Screen())
-    async with app.run_test(size=(80, 24)) as pilot:
-        opened = Dashboard(PreparedStream(inventory(2), sample(2)), back_to="Fleet")
-        await app.push_screen(opened)
-        await settle(pilot)
-        await pilot.press("3", "slash", "x", "escape", "escape")
-        assert (app.is_running, opened.query_one(ContentSwitcher).current) == (True, "monitor")
-        assert "Esc Fleet" in keys_in(opened)
-        await pilot.press("escape")
-        assert app.screen is app.first
-
-
-async def test_a_stress_test_ends_with_the_screen_that_started_it(
-    endless: type[EndlessSession], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended: list[EndlessSession] = []
-
-    async def events(session: EndlessSession) -> AsyncGenerator[Any]:
-        try:
-            async for event in all_events(session):
-                yield event
-        finally:
-            ended.append(session)
-
-    all_events = endless.events
-    monkeypatch.setattr(endless, "events", events)
-    app = GputopApp(first=Screen())
-    async with app.run_test(size=(120, 40)) as pilot:
-        opened = Dashboard(PreparedStream(no_driver(), sample()), back_to="Fleet")
-        await app.push_screen(opened)
-        await settle(pilot)
-        await pilot.press("2", "b")
-        await until(pilot, lambda: "x Stop" in keys_in(opened))
-        await pilot.press("1", "escape")
-        await until(pilot, lambda: len(ended) == 1)
-        assert app.screen is app.first
 
 
 @pytest.mark.parametrize("by", ["q", "a signal"])
@@ -338,22 +293,6 @@ async def test_a_test_of_a_simulated_device_is_simulated(
         assert shown(pilot, ThroughputChart).startswith(" simulated  TFLOP/s over time")
     assert session.requests == []
     assert kept == []
-
-
-async def test_devices_that_a_server_told_of_are_elsewhere(session: type[PreparedSession]) -> None:
-    told = inventory(2, source=Source.SCRAPED, hostname="node17\x1b[2J")
-    async with settled(app_with(told, sample(2, processes=[]))) as (app, pilot):
-        keys = shown(pilot, KeysView)
-        assert "Stress test" not in keys
-        assert "Signal" not in keys
-        await pilot.press("b")
-        assert session.requests == []
-        (note,) = app._notifications
-        assert "It is on another machine: `ssh -t node17␛[2J gputop` tests it there" in note.message
-        await open_form(pilot)
-        assert "Stress test" in shown(pilot, KeysView)
-        await pilot.press("b")
-        assert [each.target.kind for each in session.requests] == ["cpu"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual.command import CommandList, CommandPalette
-from textual.widgets import OptionList
+from textual.widgets import Footer, OptionList
 
 from gputop import settings
 from gputop.agent.snapshot import DriverState
@@ -18,7 +18,6 @@ from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.processes.screen import ProcessesTab, ProcessesView
-from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.actions import ACTIONS, OTHERS, key_name
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
@@ -51,15 +50,12 @@ async def test_b_starts_nothing_while_the_driver_is_still_starting(
 @pytest.mark.parametrize("width", [40, 60])
 async def test_a_click_on_the_footer_does_what_is_drawn_there(width: int) -> None:
     async with settled(app_with(inventory(1), sample(1, [])), (width, 24)) as (app, pilot):
-        drawn = shown(pilot, KeysView)
-        await pilot.click(KeysView, offset=(width - 1, 0))
-        await settle(pilot)
-        assert app.is_running
-        await pilot.click(KeysView, offset=(drawn.index("? Help"), 0))
+        drawn = shown(pilot, Footer)
+        await pilot.click(Footer, offset=(drawn.index("? Help"), 0))
         await settle(pilot)
         assert isinstance(app.screen, Help)
         await pilot.press("escape")
-        await pilot.click(KeysView, offset=(drawn.index("q Quit"), 0))
+        await pilot.click(Footer, offset=(drawn.index("q Quit"), 0))
         await pilot.pause()
         assert not app.is_running
 
@@ -334,22 +330,22 @@ async def test_a_record_that_cannot_be_shown_is_said_and_the_next_one_is_drawn(
 async def test_x_stops_a_run_that_was_started_from_a_field(endless: type[EndlessSession]) -> None:
     async with settled(app_with(no_driver(), sample())) as (app, pilot):
         await pilot.press("2", *["tab"] * 4)
-        assert "Esc Leave the field" in shown(pilot, KeysView)
+        assert "Esc Leave the field" in shown(pilot, Footer)
         await pilot.press("enter")
         assert len(endless.requests) == 1
         assert app.focused is None
-        assert "Leave the field" not in shown(pilot, KeysView)
+        assert "Leave the field" not in shown(pilot, Footer)
         await pilot.press("x")
-        assert "x Stop" not in shown(pilot, KeysView)
+        assert "x Stop" not in shown(pilot, Footer)
 
 
 async def test_a_narrow_footer_has_what_matters_most() -> None:
     """The stress test, and on a device's page the way back."""
     async with settled(app_with(inventory(1), sample(1)), (60, 24)) as (_, pilot):
-        assert "b Stress test" in shown(pilot, KeysView)
+        assert "b Stress test" in shown(pilot, Footer)
         await pilot.press("enter")
-        drawn = shown(pilot, KeysView)
+        drawn = shown(pilot, Footer)
         assert drawn.startswith(" ? Help  q Quit  Esc Back")
-        await pilot.click(KeysView, offset=(drawn.index("Esc"), 0))
+        await pilot.click(Footer, offset=(drawn.index("Esc"), 0))
         await settle(pilot)
-        assert "Details" in shown(pilot, KeysView)
+        assert "Details" in shown(pilot, Footer)

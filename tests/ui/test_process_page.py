@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from textual.widgets import Footer
 
 from gputop.agent.device import Absence
 from gputop.agent.masking import MASK
@@ -16,7 +17,6 @@ from gputop.ui.drawing.palette import DIM
 from gputop.ui.processes.process_details import ProcessDetails
 from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage
 from gputop.ui.processes.signal_dialog import SendSignal
-from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests.streams import PreparedStream, inventory, process, sample, unseen
@@ -173,7 +173,7 @@ async def test_what_is_not_permitted_says_so_in_its_place(details: Callable[...,
 @pytest.mark.usefixtures("details")
 async def test_keys_lead_to_its_gpu_to_signals_and_back() -> None:
     async with page_of() as pilot:
-        assert "Enter GPU" in shown(pilot, KeysView)
+        assert "Enter GPU" in shown(pilot, Footer)
         await pilot.press("f9")
         assert isinstance(pilot.app.screen, SendSignal)
         await pilot.press("escape", "enter")

@@ -6,13 +6,13 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from textual.widgets import Footer
 
 from gputop.agent.device import Absence
 from gputop.agent.snapshot import Machine, MachineState, Sample
 from gputop.ui.drawing.palette import WARN
 from gputop.ui.processes.process_page import ProcessPage
 from gputop.ui.processes.ranks import RanksPage, RanksTitle, RanksView
-from gputop.ui.shell.action_screen import KeysView
 from tests import streams
 from tests.health.histories import BUSY, IDLE, SM, TENSOR, WATTS, WORKING, device
 from tests.streams import NOW
@@ -87,7 +87,7 @@ async def test_the_rank_that_is_behind_is_named_and_marked(size: tuple[int, int]
         view = app.screen.query_one(RanksView)
         marked = [span.text.strip() for span in view._rows[4] if span.style == WARN]
         assert marked == ["3", "0", "the others wait for it"]
-        assert "Ranks" not in shown(pilot, KeysView)
+        assert "Ranks" not in shown(pilot, Footer)
         await pilot.press("escape")
         assert dashboard_of(app).tabs.shown == "monitor"
 
@@ -135,7 +135,7 @@ async def test_without_ranks_one_line_says_what_it_needs() -> None:
     app = app_with(*records([WORKING] * 2, [streams.process(8, 0), hidden], samples=3))
     async with app.run_test(size=(200, 60)) as pilot:
         await settle(pilot)
-        assert "Ranks" not in shown(pilot, KeysView)
+        assert "Ranks" not in shown(pilot, Footer)
         await pilot.press("R")
         assert shown(pilot, RanksView).strip() == (
             "No process here belongs to a job with ranks. gputop finds ranks started by torchrun, "

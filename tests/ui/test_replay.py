@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from textual.widgets import Footer
 
 from gputop.agent.lines import to_line
 from gputop.agent.snapshot import Event
@@ -18,7 +19,6 @@ from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.signal_dialog import SendSignal
-from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.actions import ACTIONS
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header, ReplayBar
@@ -96,7 +96,7 @@ async def test_keys_pause_seek_and_change_the_speed(tmp_path: Path) -> None:
     async with dashboard(recordings.make(tmp_path / "a.jsonl", 300)) as (pilot, replay):
         await pilot.press("space")
         assert "paused" in shown(pilot, ReplayBar)
-        assert "Play" in shown(pilot, KeysView)
+        assert "Play" in shown(pilot, Footer)
         for key, position in (
             ("right", 10),
             ("shift+right", 70),
@@ -281,7 +281,7 @@ async def test_what_makes_no_sense_says_why(tmp_path: Path, key: str) -> None:
         await pilot.press(key)
         (said,) = pilot.app._notifications
         assert said.message == f"{key} works on live data, not in a replay"
-        assert "Stress" not in shown(pilot, KeysView)
+        assert "Stress" not in shown(pilot, Footer)
         await pilot.press("2")
         assert pilot.app.query_one(DevicesView)
         devices = pilot.app.query_one("#form #device")._options  # type: ignore[attr-defined]

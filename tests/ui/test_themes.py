@@ -315,14 +315,8 @@ def test_a_glyph_of_ours_has_one_of_its_own(character: str) -> None:
         ("│", "|"),
         ("┝┷╋╬", "++++"),
         ("▁▂▃▄▅▆▇█", "..::||##"),
+        ("⠀⣀⣤⣶⣿⡇", " .:|#:"),
     ],
 )
 def test_what_it_becomes(text: str, plain: str) -> None:
     assert ascii_text(text) == plain
-
-
-@pytest.mark.parametrize(
-    ("dots", "plain"), [("⠉", "'"), ("⠁", "'"), ("⠒", "-"), ("⠤", "-"), ("⣀", "."), ("⡇", ":")]
-)
-def test_a_point_of_a_curve_stands_high_or_low(dots: str, plain: str) -> None:
-    assert ascii_text(dots) == plain

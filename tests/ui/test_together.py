@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Select
+from textual.widgets import Footer, Select
 
 from gputop.agent.device import DeviceState
 from gputop.agent.problem import Problem
@@ -25,7 +25,6 @@ from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.drawing.palette import FAULT
-from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from tests.streams import PreparedStream, device, inventory, process, readings, sample
 from tests.ui.pilots import ended, keep_in, lines, settle, shown, text_of, until
@@ -101,14 +100,14 @@ async def test_x_stops_all(scripted: type[Scripted], kept: list[Result]) -> None
         await started(pilot)
         await until(pilot, lambda: states(pilot, 3) == ["running"] * 3)
         assert shown(pilot, TitleView).startswith(" Running bfloat16")
-        assert "x Stop" in shown(pilot, KeysView)
+        assert "x Stop" in shown(pilot, Footer)
         await pilot.press("b")
         assert len(scripted.requests) == 3, "no second one"
         await pilot.press("x")
         await ended(pilot)
         assert states(pilot, 3) == ["stopped"] * 3
         assert shown(pilot, TitleView).startswith(" Stopped bfloat16")
-        assert "x Stop" not in shown(pilot, KeysView)
+        assert "x Stop" not in shown(pilot, Footer)
     assert [each.stopped for each in kept] == ["user"] * 3
 
 

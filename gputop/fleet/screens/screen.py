@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.widgets import Input
+from textual.widgets import Footer, Input
 
 from gputop.fleet.screens.map import MapView
 from gputop.fleet.screens.panels import DetailView, FleetHeader, ProblemsView
 from gputop.fleet.screens.state import EXAMPLE, FleetState
 from gputop.text import visible
-from gputop.ui.shell.action_screen import ActionScreen, KeysView, bindings
+from gputop.ui.shell.action_screen import ActionScreen, bindings
 from gputop.ui.shell.actions import ACTIONS as DASHBOARD
 from gputop.ui.shell.actions import Action
 
@@ -124,13 +124,13 @@ class FleetScreen(ActionScreen):
             self._map,
             DetailView(state, id="detail"),
             self._problems,
-            KeysView(id="keys"),
         )
 
     def compose(self) -> ComposeResult:
         yield self._views[0]
         yield self._input
         yield from self._views[1:]
+        yield Footer(id="keys", show_command_palette=False)
 
     def on_mount(self) -> None:
         self.follow(self._watch.fleets(), self.update_fleet)
@@ -146,6 +146,7 @@ class FleetScreen(ActionScreen):
         self._map.lay_out()
         for view in self._views:
             view.redraw()
+        self.show_keys()
 
     def tick(self) -> None:
         """Update the age of the fleet. The screen fades if it is too old."""

@@ -160,7 +160,7 @@ class BenchmarkTab(LiveTab):
         """Offer the stream's devices on this machine. Recorded devices cannot run."""
         telemetry = self._telemetry
         inventory = local_inventory(telemetry.inventory)
-        if inventory is None or telemetry.replayed or telemetry.scraped:
+        if inventory is None or telemetry.replayed:
             self._form.offer((plan.cpu_target(),))
         else:
             targets = target_choice.targets(inventory, telemetry.latest)

@@ -24,7 +24,6 @@ from textual.filter import LineFilter
 
 from gputop.console import ascii_is_safer, without_colours
 from gputop.settings import AUTO
-from gputop.ui.drawing.charts import DOT_LEVELS
 from gputop.ui.drawing.palette import ROLES
 
 
@@ -222,9 +221,8 @@ def choose_look(theme: str, ascii: bool | None, terminal: Terminal) -> Look:  # 
 
 
 UNKNOWN = "?"
-FILLS = "..::||##"
-"""A cell filled from the bottom, in eighths."""
-BRAILLE = range(0x2800, 0x2900)
+FILLS = " ..::||##"
+"""A cell with 0 to 8 dots."""
 
 GLYPHS = {
     # Bars: full, half, empty, unknown.
@@ -242,6 +240,15 @@ GLYPHS = {
     "ø": "o", "Ø": "O", "æ": "a", "Æ": "A", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ı": "i",
 }  # fmt: skip
 SEPARATOR, ASCII_SEPARATOR = " · ", " | "
+TABLE = str.maketrans(
+    # Frames, then charts.
+    dict.fromkeys(map(chr, range(0x2500, 0x2580)), "+")
+    | dict.fromkeys("─┅┈┉╌╍═╴╶╺╼╾", "-")
+    | dict.fromkeys("│┃┆┇┊┋╎╏║╵╷╹╻╽╿", "|")
+    | {chr(0x2800 + dots): FILLS[dots.bit_count()] for dots in range(256)}
+    | GLYPHS
+)
+"""ASCII for each character that takes one cell and is not a letter."""
 
 
 @lru_cache(4096)
@@ -253,64 +260,18 @@ def ascii_text(text: str) -> str:
     """
     if text.isascii():
         return text
-    plain = "".join(map(_ascii, text.replace(SEPARATOR, ASCII_SEPARATOR)))
+    plain = text.replace(SEPARATOR, ASCII_SEPARATOR).translate(TABLE)
+    plain = "".join(map(_letters, plain))
     # Joined characters have a different width than separate ones.
     return set_cell_size(plain, cell_len(text))
 
 
-@lru_cache(4096)
-def _ascii(character: str) -> str:
+def _letters(character: str) -> str:
+    """Return `é` as `e`, and characters without such letters as question marks."""
     if character.isascii():
         return character
-    width = cell_len(character)
-    return (
-        _glyph(character) or _letters(character, width) or UNKNOWN * width
-    )[:width].ljust(width)
-
-
-def _glyph(character: str) -> str:
-    if character in GLYPHS:
-        return GLYPHS[character]
-    code = ord(character)
-    if code in BRAILLE:
-        return _braille(code - BRAILLE.start)
-    name = unicodedata.name(character, "")
-    if not name.startswith("BOX DRAWINGS"):
-        return ""
-    if "VERTICAL" in name or " UP" in name or " DOWN" in name:
-        crosses = any(
-            part in name
-            for part in ("HORIZONTAL", "LEFT", "RIGHT", "ARC", " AND ")
-        )
-        if crosses:
-            return "+"
-        return "|"
-    return "-"
-
-
-def _letters(character: str, width: int) -> str:
-    """Return `é` as `e`; empty if it is not a single letter with marks."""
-    base = "".join(
-        c for c in unicodedata.normalize("NFKD", character) if c.isascii()
-    )
-    if len(base) != width or not base.isprintable():
-        return ""
-    return base
-
-
-# Dots of a braille cell by row from the top, as bits of its code.
-_ROWS = (0x09, 0x12, 0x24, 0xC0)
-_FILLED = frozenset(
-    left + right for left in DOT_LEVELS[0] for right in DOT_LEVELS[1]
-)
-
-
-def _braille(dots: int) -> str:
-    if not dots:
-        return " "
-    if dots in _FILLED:
-        return FILLS[dots.bit_count() - 1]
-    rows = [n for n, row in enumerate(_ROWS) if dots & row]
-    if rows[-1] - rows[0] >= 2:
-        return "|"
-    return "'--."[round(sum(rows) / len(rows))]
+    width, base = cell_len(character), ""
+    for each in unicodedata.normalize("NFKD", character):
+        if each.isascii() and each.isprintable():
+            base += each
+    return base if len(base) == width else UNKNOWN * width

@@ -11,15 +11,13 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
-from rich.cells import cell_len
 from textual import on, work
 from textual.actions import SkipAction
-from textual.app import ComposeResult
 from textual.binding import ActiveBinding, Binding
 from textual.dom import DOMNode
-from textual.events import Key, Resize
+from textual.events import Key
 from textual.screen import Screen
 from textual.widgets import Footer
 from textual.worker import Worker, WorkerState
@@ -127,6 +125,20 @@ class ActionScreen(Screen[None]):
                 found.setdefault(binding.key, active)
         return found
 
+    def show_keys(self) -> None:
+        """List the keys in the footer again if others are drawn there."""
+        wanted = []
+        for each in self.active_bindings.values():
+            if each.binding.show:
+                wanted.append(each.binding.description)
+        # The screen may be closing.
+        for footer in self.query(Footer):
+            keys = footer.children
+            if [getattr(key, "description", "") for key in keys] != wanted:
+                # Otherwise, the footer keeps the previous keys in memory.
+                footer.mutate_reactive(Footer.compact)
+                self.refresh_bindings()
+
     def on_key(self, event: Key) -> None:
         """For a key without effect, show which key to press instead."""
         action = self.action_for(event.key)
@@ -210,49 +222,3 @@ class ActionScreen(Screen[None]):
     def _worker_failed(self, event: Worker.StateChanged) -> None:
         if event.state is WorkerState.ERROR and event.worker.error is not None:
             self.report(event.worker.error)
-
-
-class KeysView(Footer):
-    """Keys of the screen and their labels, with help and quit first. A click presses the key."""
-
-    _listed: Sequence[str] = ()
-    _width = 0
-
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id, show_command_palette=False)
-
-    def compose(self) -> ComposeResult:
-        """Yield the keys that fit. A cut label would be useless."""
-        keys = [*super().compose()]
-        if keys:
-            # They may have changed again since `bindings_changed`.
-            self._listed = self._bindings_of(self.screen)
-        left = self.app.size.width
-        for each in keys:
-            key = getattr(each, "key_display", "")
-            label = getattr(each, "description", "")
-            left -= cell_len(f" {key} {label} ")
-            if left < 0:
-                break
-            yield each
-
-    def on_resize(self, event: Resize) -> None:
-        if event.size.width != self._width:
-            self._width = event.size.width
-            self.refresh(recompose=True)
-
-    def redraw(self) -> None:
-        """List the keys again if they have changed."""
-        # The screen may be closing.
-        if self.is_attached:
-            self.screen.refresh_bindings()
-
-    def bindings_changed(self, screen: Screen[None]) -> None:
-        if self._bindings_of(screen) != self._listed:
-            # This drops the previous keys.
-            self.mutate_reactive(Footer.compact)
-            super().bindings_changed(screen)
-
-    def _bindings_of(self, screen: Screen[Any]) -> list[str]:
-        active = screen.active_bindings.values()
-        return [f"{each.binding}" for each in active]

@@ -37,7 +37,7 @@ from gputop.ui.terminal_input import QUESTION, BackgroundAnswered
 from gputop.ui.textual_workarounds import SteadyApp
 
 if TYPE_CHECKING:
-    from gputop.ui.shell.stream_screen import RecordSource
+    from gputop.ui.shell.dashboard import RecordSource
 
 UI = Path(__file__).parents[1]
 ANY_TERMINAL = look.Terminal()

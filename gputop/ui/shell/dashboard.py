@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.dom import DOMNode
+from textual.widgets import Footer
 
-from gputop.agent.snapshot import Record, Sample
+from gputop.agent.snapshot import Event, Inventory, Record, Sample
+from gputop.health.findings import Severity
 from gputop.schema.derived import label_of
-from gputop.settings import AUTO
+from gputop.settings import AUTO, INTERVALS
+from gputop.stream.child import Interruption
 from gputop.text import visible
 from gputop.ui.drawing.filter_bar import FilterBar, FilterView
 from gputop.ui.drawing.live import LiveTab
@@ -21,7 +27,7 @@ from gputop.ui.monitor.screen import MonitorTab
 from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.table_state import ProcessTable
-from gputop.ui.shell.action_screen import KeysView, bindings
+from gputop.ui.shell.action_screen import ActionScreen, bindings
 from gputop.ui.shell.actions import (
     ACTIONS,
     HOSTS,
@@ -30,16 +36,30 @@ from gputop.ui.shell.actions import (
     Action,
     explanation,
 )
+from gputop.ui.shell.events import EventWatch, announce
 from gputop.ui.shell.header import Header, ReplayBar
-from gputop.ui.shell.stream_screen import RecordSource, StreamScreen
+from gputop.ui.shell.recording import Recordings
 from gputop.ui.shell.tabs import ExtraTab, Tabs
+from gputop.ui.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from gputop.recording.replay import Played, Replay
-    from gputop.stream.child import Interruption
 
 
-class Dashboard(StreamScreen):
+class RecordSource(Protocol):
+    """Source of records: a `StreamChild`, or a substitute."""
+
+    def records(self) -> AsyncGenerator[Record | Interruption | Played]:
+        """Yield records forever."""
+
+    def ask(self, **wanted: Any) -> None:
+        """Request another `interval`, or `gpm`, from the sampler."""
+
+    async def close(self) -> None:
+        """End everything that runs."""
+
+
+class Dashboard(ActionScreen):
     """Tabs over one stream. The current tab runs an action, or else the screen does."""
 
     actions = ACTIONS
@@ -54,19 +74,30 @@ class Dashboard(StreamScreen):
         record: Path | None = None,
         show_secrets: bool = False,
         search: str = "",
-        back_to: str = "",
         extra: ExtraTab | None = None,
     ) -> None:
         """Show `stream`. For a recording, this is `replay`, too. Record to the file `record`.
 
-        The list of processes starts with the filter `search`. If `back_to` is set, Esc on the
-        monitor returns to the screen with that name. `extra` is one more tab.
+        The list of processes starts with the filter `search`. `extra` is one more tab.
         """
-        super().__init__(stream, replay, record, show_secrets=show_secrets)
+        super().__init__()
+        self._stream, self._replay = stream, replay
+        self._recordings = Recordings(
+            self.notify,
+            self._recording_changed,
+            record,
+        )
+        clock = time.monotonic if replay is None else replay.now
+        self.telemetry = Telemetry(
+            clock,
+            replayed=replay is not None,
+            show_secrets=show_secrets,
+        )
+        self._events = EventWatch()
+        self._rung: set[tuple[object, ...]] = set()
+        """Identities of the problems that have rung the bell, while they last."""
         self._bar: ReplayBar | None = None
-        self._python = python
-        self._back_to, self._search = back_to, search
-        self._extra = extra
+        self._python, self._search, self._extra = python, search, extra
 
     def compose(self) -> ComposeResult:
         extra = self._extra
@@ -94,7 +125,6 @@ class Dashboard(StreamScreen):
         )
         self._header.tab = self.tabs.shown
         self._filter = FilterBar()
-        self._keys = KeysView(id="keys")
         self._apply_settings()
         yield self._header
         if self._replay is not None:
@@ -103,7 +133,7 @@ class Dashboard(StreamScreen):
         with Vertical(id="body"):
             yield self.tabs
             yield self._filter
-        yield self._keys
+        yield Footer(id="keys", show_command_palette=False)
 
     def _apply_settings(self) -> None:
         settings = self.app.settings
@@ -112,12 +142,16 @@ class Dashboard(StreamScreen):
         self._table.apply_settings(sort, settings.reverse, settings.tree)
 
     def on_mount(self) -> None:
-        self.watch(
-            self,
-            "focused",
-            self._keys.redraw,
-            init=False,
-        )
+        self.watch(self, "focused", self.show_keys, init=False)
+        self.follow(self._stream.records(), self.receive)
+        # Import it while waiting for the sampler. A thread would delay the
+        # first number.
+        self.call_after_refresh(import_module, "gputop.health.judge")
+
+    async def on_unmount(self) -> None:
+        """End everything that runs. A stress test has ended with its task."""
+        await self._recordings.close()
+        await self._stream.close()
 
     def _switched(self) -> None:
         self._header.tab = self.tabs.shown
@@ -130,30 +164,86 @@ class Dashboard(StreamScreen):
         await super().quit(status)
 
     async def receive(self, record: Record | Interruption | Played) -> None:
-        await super().receive(record)
-        if self.tabs.benchmark is not None:
+        if isinstance(record, Inventory | Sample | Interruption):
+            self._add_record(record)
+        else:
+            await self._play(record)
+        benchmark = self.tabs.benchmark
+        if benchmark is not None:
             if isinstance(record, Sample):
-                self.tabs.benchmark.add_sample(record)
+                benchmark.add_sample(record)
             else:
-                self.tabs.benchmark.show_targets()
+                benchmark.show_targets()
         if self.telemetry.has_hosts and not self.tabs.has_hosts:
             await self.tabs.show_hosts()
 
-    @property
-    def wants_gpm(self) -> bool:
-        return self.tabs.tab.wants_gpm
+    async def _play(self, played: Played) -> None:
+        """Add the records that a replay has played. After a jump, use a thread."""
+        if played.restarted:
+            self.telemetry.moving = True
+            try:
+                await asyncio.to_thread(self.telemetry.restart, played.records)
+            finally:
+                self.telemetry.moving = False
+        else:
+            for record in played.records:
+                if not isinstance(record, Event):
+                    self.telemetry.receive(record)
+                    # There may be many samples, and a key may be waiting.
+                    await asyncio.sleep(0)
+        self._ring()
+        self.show()
+
+    def _add_record(self, record: Record | Interruption) -> None:
+        self.telemetry.receive(record)
+        if isinstance(record, Inventory | Sample):
+            self._recordings.add_record(record)
+        if isinstance(record, Inventory):
+            return
+        if isinstance(record, Sample):
+            telemetry = self.telemetry
+            for notice in self._events.notices(
+                record,
+                telemetry.devices,
+                telemetry.findings,
+            ):
+                announce(notice, self.app)
+        self._ring()
+        if not self.telemetry.paused:
+            self.show()
+
+    def _ring(self) -> None:
+        problems: set[tuple[object, ...]] = set()
+        for each in self.telemetry.findings:
+            if each.severity > Severity.INFORMATION:
+                problems.add(each.key)
+        if problems - self._rung:
+            self.show_status()
+            if self.app.settings.bell:
+                self.app.bell()
+        self._rung = problems
+
+    def _ask_gpm(self) -> None:
+        """Sample GPM while it is shown or recorded."""
+        wanted = (
+            self.tabs.tab.wants_gpm or self._recordings.current is not None
+        )
+        self._stream.ask(gpm=self.app.settings.gpm and wanted)
 
     def show_status(self) -> None:
-        self._header.recording = self.is_recording
+        """Show a new problem, or that a recording has started or ended, even during a pause."""
+        self._header.recording = self._recordings.current is not None
         self._header.redraw()
 
     def tick(self) -> None:
         """Show missing data, or the progress of a replay."""
-        super().tick()
+        self.telemetry.tick()
+        if self.telemetry.silent_seconds is not None:
+            self.show()
         if self._bar is not None:
             self._bar.redraw()
             # A replay ends without a record.
-            self._keys.redraw()
+            self.show_keys()
 
     def explain(self, key: str, character: str) -> str:
         if self.action_for(key) is not None:
@@ -194,7 +284,7 @@ class Dashboard(StreamScreen):
             return True
         done = await super().act(action)
         self._filter.show(self.field)
-        self._keys.redraw()
+        self.show_keys()
         return done
 
     def label_of(self, action: Action) -> str:
@@ -205,12 +295,8 @@ class Dashboard(StreamScreen):
                 self.tabs.shown == "monitor" and self.tabs.has_hosts
             ):
                 return "Hosts"
-            case "back":
-                return (
-                    "Back"
-                    if self.tabs.shown in (*PAGES, "process", "ranks")
-                    else self._back_to
-                )
+            case "back" if self.tabs.shown not in (*PAGES, "process", "ranks"):
+                return ""
             case "details" if self.tabs.shown == "process":
                 return "GPU"
             case "switch" if self.tabs.on_processes:
@@ -223,11 +309,6 @@ class Dashboard(StreamScreen):
                 return "Play"
             case "bench.stop" | "ranks" if not self._has_object(action):
                 return ""
-            case "bench.start" | "signal" if (
-                self.telemetry.scraped
-                # Their labels are instructions.
-            ):
-                return action.label if self.tabs.shown == "benchmark" else ""
         return action.label
 
     def _has_object(self, action: Action) -> bool:
@@ -258,14 +339,52 @@ class Dashboard(StreamScreen):
 
     def show(self) -> None:
         self._header.redraw()
-        self._keys.redraw()
+        self.show_keys()
         # The screen may be closing.
         if self.tabs.tab.is_attached:
             self.tabs.tab.show_telemetry()
             self._filter.show(self.field)
         if self._bar is not None:
             self._bar.redraw()
-        self.ask_gpm()
+        self._ask_gpm()
+
+    def report(self, error: BaseException) -> None:
+        """Show a fault in gputop, or in the recording that is played."""
+        if self._replay is not None:
+            from gputop.recording.reader import RecordingError
+
+            if isinstance(error, RecordingError):
+                self.telemetry.interruption = error.problem
+                self.notify(
+                    f"{visible(str(error))}.",
+                    title="Replay",
+                    severity="error",
+                )
+                return
+        super().report(error)
+
+    def action_pause(self) -> None:
+        self.telemetry.pause()
+        self.show()
+
+    def action_record(self) -> None:
+        self._recordings.toggle()
+
+    def _recording_changed(self) -> None:
+        self.show_status()
+        self._ask_gpm()
+
+    def action_interval(self, step: int) -> None:
+        now = self.app.settings.interval
+        shorter = [seconds for seconds in INTERVALS if seconds < now]
+        longer = [seconds for seconds in INTERVALS if seconds > now]
+        if step > 0 and longer:
+            now = longer[0]
+        if step < 0 and shorter:
+            now = shorter[-1]
+        self.app.change_settings(interval=now)
+        self._stream.ask(interval=now)
+        self.notify(f"A sample every {now:g} s")
 
     async def action_start(self) -> None:
         """Run the stress test in the form on the benchmark tab, elsewhere one of the selected
@@ -281,10 +400,9 @@ class Dashboard(StreamScreen):
             benchmark.start()
             return
         device = tab.selected
-        if device is not None and (
-            elsewhere := self.telemetry.remote_name(device)
-        ):
-            there = f"`ssh -t {visible(elsewhere, 64)} gputop` tests it there"
+        if device is not None and not device.is_here:
+            elsewhere = visible(device.machine or "", 64)
+            there = f"`ssh -t {elsewhere} gputop` tests it there"
             self.notify(
                 f"It is on another machine: {there}",
                 title=f"GPU {label_of(device)} cannot be stress-tested from here",
@@ -323,17 +441,13 @@ class Dashboard(StreamScreen):
             tree=table.tree,
         )
 
-    async def action_leave(self) -> None:
+    def action_leave(self) -> None:
         """Leave a field, a filter or a page, and finally return to the monitor."""
         if self._filter.typing:
             self._filter.clear()
         elif self.focused is not None:
             self.set_focus(None)
         elif not (self.field and self.field.clear_filter()):
-            if self.tabs.shown == "monitor" and self._back_to:
-                await self.tabs.end_making()
-                self.dismiss()
-                return
             self.tabs.go_back()
 
     def action_help(self) -> None:
@@ -357,4 +471,4 @@ class Dashboard(StreamScreen):
 
     def on_benchmark_tab_changed(self) -> None:
         """Update the footer after a run has started or ended."""
-        self._keys.redraw()
+        self.show_keys()

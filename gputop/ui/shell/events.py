@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+import asyncio
+import os
+import shlex
+from asyncio.subprocess import DEVNULL
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.agent.device import Device, DeviceState
 from gputop.agent.snapshot import Process, Sample
@@ -11,6 +15,9 @@ from gputop.health.causes import find_causes, title_of
 from gputop.health.findings import Finding, Severity
 from gputop.schema.derived import label_of
 from gputop.text import visible
+
+if TYPE_CHECKING:
+    from gputop.ui.shell.app import GputopApp
 
 JOB_SECONDS = 60.0
 """Age of a process from which its end is an event."""
@@ -74,6 +81,32 @@ class EventWatch:
         if new:
             said = [title_of(cause) for cause in find_causes(new)]
             yield Notice("fault", "; ".join(said))
+
+
+def announce(notice: Notice, app: GputopApp) -> None:
+    """Report an event as the settings say: by the terminal or by a command."""
+    settings, text = app.settings, visible(notice.text, 200)
+    if settings.notes and app.terminal is not None:
+        app.terminal.write(f"\x1b]9;gputop: {text}\x07")
+    if settings.on_event:
+        command = [*shlex.split(settings.on_event), text]
+        running = _run(command, notice.kind, app)
+        app.run_worker(running, group="events", exit_on_error=False)
+
+
+async def _run(command: Sequence[str], kind: str, app: GputopApp) -> None:
+    """Run the user's command for an event. Its output is discarded."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+            env={**os.environ, "GPUTOP_EVENT": kind},
+        )
+        await process.wait()
+    except OSError as error:
+        app.notify(f"{command[0]}: {error.strerror}", title="--on-event")
 
 
 def _is_job(process: Process, now: float) -> bool:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from gputop.recording.reader import Recording
     from gputop.settings import Settings
-    from gputop.ui.shell.stream_screen import RecordSource
+    from gputop.ui.shell.dashboard import RecordSource
 
 
 def run(
