@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Group, RenderableType
 from rich.segment import Segment
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import ContentSwitcher, Static
+from textual.widgets import ContentSwitcher
 
 from gputop.agent.device import Device
 from gputop.text import count, visible
@@ -23,6 +22,7 @@ from gputop.ui.drawing.palette import DIM
 
 if TYPE_CHECKING:
     from gputop.ui.drawing.filter_bar import FilterView
+    from gputop.ui.drawing.page import ScrolledPage
     from gputop.ui.telemetry import Telemetry
 
 
@@ -162,47 +162,6 @@ class ScrolledView(DeviceView):
                     others += f", {below} below"
             shown.append([Span(f"{others} · PgUp PgDn".rjust(width), DIM)])
         return shown
-
-
-class ScrolledPage(VerticalScroll, can_focus=False, inherit_bindings=False):
-    """Page about a device that is drawn by Rich, and scrolls under its title.
-
-    A subclass implements `page`. Foreign text goes through `visible`, and is never markup.
-    """
-
-    DEFAULT_CSS = """
-    ScrolledPage { scrollbar-size-vertical: 1; }
-    ScrolledPage > .title { dock: top; height: auto; }
-    """
-    device: Device | None = None
-
-    def __init__(self, telemetry: Telemetry, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._telemetry = telemetry
-        self._title, self._page = Static(classes="title"), Static()
-
-    def compose(self) -> ComposeResult:
-        yield self._title
-        yield self._page
-
-    def title(self) -> RenderableType:
-        """Return the line above the page; by default there is none."""
-        return Group()
-
-    def page(self) -> RenderableType:
-        """Return the page, however long it is."""
-        raise NotImplementedError
-
-    def redraw(self) -> None:
-        """Draw again."""
-        self._title.update(self.title())
-        self._page.update(self.page())
-
-    def action_move(self, step: int) -> None:
-        self.scroll_relative(y=step, animate=False)
-
-    def action_page(self, step: int) -> None:
-        self.action_move(step * max(1, self.size.height - 2))
 
 
 def space_of(tab: Widget) -> Size:
