@@ -16,9 +16,8 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from gputop.agent.device import Device
-from gputop.text import count, visible
+from gputop.text import visible
 from gputop.ui.drawing.cells import Row, Span, fit, text_of
-from gputop.ui.drawing.palette import DIM
 
 if TYPE_CHECKING:
     from gputop.ui.drawing.filter_bar import FilterView
@@ -119,49 +118,6 @@ class Wheel:
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         self.action_move(-self.wheel_lines)
         event.stop()
-
-
-class ScrolledView(DeviceView):
-    """Scrolling view of `all_rows`. If they do not fit, the last line has the number of others."""
-
-    DEFAULT_CSS = (
-        "ScrolledView { overflow-y: scroll; scrollbar-size-vertical: 0; }"
-    )
-    pinned = 0
-    """Row that stays first wherever the user scrolls; 0 for none."""
-
-    def all_rows(self, width: int) -> list[Row]:
-        """Return all rows, however many."""
-        raise NotImplementedError
-
-    def action_move(self, step: int) -> None:
-        self.scroll_relative(y=step, animate=False)
-
-    def action_page(self, step: int) -> None:
-        self.action_move(step * max(1, self.size.height - 2))
-
-    def draw(self, width: int, height: int) -> list[Row]:
-        rows = self.all_rows(width)
-        room = height
-        if 1 < height < len(rows):
-            # The last row has the number of the others.
-            room -= 1
-        more = max(0, len(rows) - room, self.pinned)
-        self.virtual_size = Size(width, self.size.height + more)
-        if self.pinned:
-            self.set_reactive(ScrollView.scroll_y, self.pinned)
-            self.set_reactive(ScrollView.scroll_target_y, self.pinned)
-        first = min(self.scroll_offset.y, more)
-        shown = rows[first : first + room]
-        if room < height:
-            below = max(0, len(rows) - room - first)
-            others = count(below, "more row")
-            if first:
-                others = f"{count(first, 'row')} above"
-                if below:
-                    others += f", {below} below"
-            shown.append([Span(f"{others} · PgUp PgDn".rjust(width), DIM)])
-        return shown
 
 
 def space_of(tab: Widget) -> Size:
