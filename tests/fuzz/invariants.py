@@ -39,7 +39,8 @@ from gputop.ui.telemetry import Telemetry
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gputop.ui.drawing.live import LiveView, ScrolledPage
+    from gputop.ui.drawing.live import LiveView
+    from gputop.ui.drawing.page import ScrolledPage
 
 GOOD = Sample(1_763_640_000.125, Host(cpu_percent=12.5))
 """What comes after whatever it was."""
@@ -147,11 +148,11 @@ def monitor(telemetry: Telemetry, width: int, height: int) -> list[LiveView]:
     devices = DevicesView(telemetry)
     devices.plan(width, height)
     title, timeline = DeviceTitle(telemetry), TimelineView(telemetry)
-    details, events = DetailsView(telemetry), EventsView(telemetry)
-    for view in (title, timeline, details, events):
+    events = EventsView(telemetry)
+    for view in (title, timeline, events):
         view.device = telemetry.devices[0] if telemetry.devices else None
     header, host = Header(telemetry), HostView(telemetry)
-    views: list[LiveView] = [devices, title, timeline, details, events]
+    views: list[LiveView] = [devices, title, timeline, events]
     return [*views, ProcessesView(telemetry), header, host]
 
 
@@ -162,6 +163,9 @@ def pages(telemetry: Telemetry) -> Iterator[ScrolledPage]:
         findings.of_all = of_all
         findings.device = telemetry.devices[0] if telemetry.devices else None
         yield findings
+    details = DetailsView(telemetry)
+    details.device = telemetry.devices[0] if telemetry.devices else None
+    yield details
 
 
 VIEWS = (View(processes="below"), View(width=60))

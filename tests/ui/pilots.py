@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import time
 import unicodedata
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rich.console import Console
 from textual import events
 from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 from textual.pilot import Pilot
@@ -16,7 +18,7 @@ from textual.widgets import Footer, Select, Static
 from gputop.fleet.screens.screen import FleetScreen
 from gputop.fleet.watch import FleetWatch
 from gputop.ui.benchmark.screen import BenchmarkTab
-from gputop.ui.drawing.live import ScrolledPage
+from gputop.ui.drawing.page import ScrolledPage
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.help_and_settings import HelpPage
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from concurrent.futures import Future
 
+    from rich.console import RenderableType
     from textual.app import App
     from textual.screen import Screen
     from textual.strip import Strip
@@ -107,6 +110,13 @@ def text_in(widget: Widget) -> str:
     left, top, width, height = widget.region
     strips = widget.screen._compositor.render_strips()[top : top + height]
     return "\n".join(strip.crop(left, left + width).text.rstrip() for strip in strips)
+
+
+def rendered(page: RenderableType, width: int) -> str:
+    """Return the text of what Rich draws, without ends of lines."""
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    lines = console.render_lines(page)
+    return "\n".join("".join(part.text for part in line).rstrip() for line in lines)
 
 
 def keys_in(screen: Screen[Any]) -> str:

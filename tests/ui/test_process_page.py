@@ -13,7 +13,6 @@ from gputop.agent.masking import MASK
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Source
 from gputop.ui.device.screen import DevicePage
-from gputop.ui.drawing.palette import DIM
 from gputop.ui.processes.process_details import ProcessDetails
 from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage
 from gputop.ui.processes.signal_dialog import SendSignal
@@ -113,8 +112,7 @@ def variables(pilot: Pilot[None]) -> list[str]:
 async def test_it_has_all_that_is_known_the_command_first() -> None:
     async with page_of() as pilot:
         title, *facts = lines(pilot)
-        assert title.startswith("4242 ada ───")
-        assert title.endswith("─ started 2025-11-20 11:00:00, 1h00m ago")
+        assert title == "4242 ada  started 2025-11-20 11:00:00, 1h00m ago"
         assert facts[:10] == [
             f"Command    python train.py --rank 0 --token={MASK}",
             "GPU 0      TYPE compute · GPU MEM 2.00 GiB · SM% 97",
@@ -131,7 +129,7 @@ async def test_it_has_all_that_is_known_the_command_first() -> None:
         assert facts[12].strip().startswith("of 200 %, 6 min")
         assert facts[13].startswith("GPU memory  5.00 GiB")
         assert facts[15].startswith("SM              97 %")
-        assert facts[18] == "Environment  / filter".ljust(54) + "9 of 9 · v shows 3 secrets"
+        assert "Environment  / filter · 9 of 9 · v shows 3 secrets" in facts
 
 
 @pytest.mark.parametrize(
@@ -190,9 +188,6 @@ async def test_secrets_are_masked_until_v_shows_them() -> None:
         for secret in ("abc", "hunter2"):
             assert secret not in "\n".join(lines(pilot))
         assert f"HF_TOKEN={MASK}" in lines(pilot)
-        view = pilot.app.screen.query_one(ProcessDetailsView)
-        (masked,) = (row for row in view.draw(70, 40) if row and row[0].text == "HF_TOKEN")
-        assert masked[1].style == DIM
         await pilot.press("v")
         assert "HF_TOKEN=hf_abcdef" in lines(pilot)
         assert "HTTPS_PROXY=http://ada:hunter2@proxy:3128" in lines(pilot)
@@ -222,14 +217,12 @@ async def test_e_begins_with_the_environment_and_keys_scroll_over_all_of_it(
     details(environment=(("LS_COLORS", value), ("ZLAST", "z")))
     async with page_of(key="e", size=(60, 16)) as pilot:
         assert lines(pilot)[1].startswith("Environment")
-        seen = lines(pilot)[2:-1]
-        while True:
+        seen = lines(pilot)[2:]
+        view = pilot.app.screen.query_one(ProcessDetailsView)
+        while view.scroll_y < view.max_scroll_y:
             await pilot.press("down")
-            if "below" not in lines(pilot)[-1]:
-                break
-            seen.append(lines(pilot)[-2])
-        seen.append(lines(pilot)[-2])
-        whole = "".join(line.strip() for line in seen)
+            seen.append(lines(pilot)[-1])
+        whole = "".join(line.rstrip(" ▁▂▃▄▅▆▇█") for line in seen)  # without the scroll bar
         assert whole == f"LS_COLORS={value}ZLAST=z"
         await pilot.press("home")
         top = lines(pilot)

@@ -268,7 +268,7 @@ async def test_no_process_of_a_recording_is_signalled(
         await pilot.press("enter")
         await settle(pilot)
         page = pilot.app.screen.query_one(ProcessPage)
-        assert "this is a recording" in page.query_one(ProcessDetailsView).text()
+        assert "this is a recording" in shown(pilot, ProcessDetailsView)
         page.action_signal()
         await settle(pilot)
         assert not isinstance(pilot.app.screen, SendSignal)

@@ -27,6 +27,7 @@ from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.ui import scenes
+from tests.ui.pilots import rendered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,7 +125,7 @@ def shown(percent: float, used: int) -> dict[str, str]:
         },
         "header": text_of(Header(known).draw(200, 3)[1:]),
         "host": text_of(HostView(alone).draw(120, 40)),
-        "details": text_of(details.all_rows(100)),
+        "details": rendered(details.page(), 110).replace("\n", " \n"),
         "timeline": text_of(timeline.draw(100, 40)[:-1]),
         "status": page(known.inventory, known.sample),
         "process": CPU.text(ProcessRow(process)),

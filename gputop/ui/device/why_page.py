@@ -9,7 +9,8 @@ from gputop.health.findings import Severity
 from gputop.output.why_page import Look, report_parts
 from gputop.schema.derived import label_of, model_of
 from gputop.text import duration
-from gputop.ui.drawing.live import DeviceTab, ScrolledPage
+from gputop.ui.drawing.live import DeviceTab
+from gputop.ui.drawing.page import ScrolledPage
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD, STRONG, WARN
 from gputop.ui.telemetry import Telemetry
 

@@ -206,35 +206,6 @@ def beside(
     return rows
 
 
-def in_columns(
-    blocks: Sequence[list[Row]],
-    columns: int,
-    width: int,
-    gap: int,
-) -> list[Row]:
-    """Arrange whole blocks in columns, in order, at the smallest height."""
-    blocks = [[fit(row, width) for row in block] for block in blocks]
-    height = max((len(block) for block in blocks), default=0)
-    while len(packed := _packed(blocks, height, fit([], width))) > columns:
-        height += 1
-    return beside(packed, width, gap)
-
-
-def _packed(
-    blocks: Sequence[list[Row]],
-    height: int,
-    blank: Row,
-) -> list[list[Row]]:
-    packed: list[list[Row]] = [[]]
-    for block in blocks:
-        gap = bool(packed[-1])
-        if gap and len(packed[-1]) + 1 + len(block) > height:
-            packed.append([])
-            gap = False
-        packed[-1] += [blank, *block] if gap else block
-    return packed
-
-
 def faded(rows: Iterable[Row]) -> list[Row]:
     """Return the rows in one dim colour, for outdated data."""
     return [[Span(span.text, DIM) for span in row] for row in rows]

@@ -19,7 +19,7 @@ from gputop.text import ABSENT, fit_columns
 from gputop.ui.drawing.cells import Row, Span, cell, list_row
 from gputop.ui.drawing.filter_bar import FilterView
 from gputop.ui.drawing.list_state import Column, Item, ListState
-from gputop.ui.drawing.live import Wheel
+from gputop.ui.drawing.live import LiveView, Wheel
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 
 MARK_WIDTH = 1
@@ -70,7 +70,7 @@ def fit_slots(
     return slots
 
 
-class ListView(Wheel, FilterView, Generic[Item]):
+class ListView(Wheel, LiveView, FilterView, Generic[Item]):
     """A heading, the visible rows, and a line with their range."""
 
     class RowClicked(Message):

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Group, RenderableType
 from rich.segment import Segment
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import ContentSwitcher, Static
+from textual.widgets import ContentSwitcher
 
 from gputop.agent.device import Device
-from gputop.text import count, visible
+from gputop.text import visible
 from gputop.ui.drawing.cells import Row, Span, fit, text_of
-from gputop.ui.drawing.palette import DIM
 
 if TYPE_CHECKING:
     from gputop.ui.drawing.filter_bar import FilterView
+    from gputop.ui.drawing.page import ScrolledPage
     from gputop.ui.telemetry import Telemetry
 
 
@@ -119,90 +118,6 @@ class Wheel:
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         self.action_move(-self.wheel_lines)
         event.stop()
-
-
-class ScrolledView(DeviceView):
-    """Scrolling view of `all_rows`. If they do not fit, the last line has the number of others."""
-
-    DEFAULT_CSS = (
-        "ScrolledView { overflow-y: scroll; scrollbar-size-vertical: 0; }"
-    )
-    pinned = 0
-    """Row that stays first wherever the user scrolls; 0 for none."""
-
-    def all_rows(self, width: int) -> list[Row]:
-        """Return all rows, however many."""
-        raise NotImplementedError
-
-    def action_move(self, step: int) -> None:
-        self.scroll_relative(y=step, animate=False)
-
-    def action_page(self, step: int) -> None:
-        self.action_move(step * max(1, self.size.height - 2))
-
-    def draw(self, width: int, height: int) -> list[Row]:
-        rows = self.all_rows(width)
-        room = height
-        if 1 < height < len(rows):
-            # The last row has the number of the others.
-            room -= 1
-        more = max(0, len(rows) - room, self.pinned)
-        self.virtual_size = Size(width, self.size.height + more)
-        if self.pinned:
-            self.set_reactive(ScrollView.scroll_y, self.pinned)
-            self.set_reactive(ScrollView.scroll_target_y, self.pinned)
-        first = min(self.scroll_offset.y, more)
-        shown = rows[first : first + room]
-        if room < height:
-            below = max(0, len(rows) - room - first)
-            others = count(below, "more row")
-            if first:
-                others = f"{count(first, 'row')} above"
-                if below:
-                    others += f", {below} below"
-            shown.append([Span(f"{others} · PgUp PgDn".rjust(width), DIM)])
-        return shown
-
-
-class ScrolledPage(VerticalScroll, can_focus=False, inherit_bindings=False):
-    """Page about a device that is drawn by Rich, and scrolls under its title.
-
-    A subclass implements `page`. Foreign text goes through `visible`, and is never markup.
-    """
-
-    DEFAULT_CSS = """
-    ScrolledPage { scrollbar-size-vertical: 1; }
-    ScrolledPage > .title { dock: top; height: auto; }
-    """
-    device: Device | None = None
-
-    def __init__(self, telemetry: Telemetry, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._telemetry = telemetry
-        self._title, self._page = Static(classes="title"), Static()
-
-    def compose(self) -> ComposeResult:
-        yield self._title
-        yield self._page
-
-    def title(self) -> RenderableType:
-        """Return the line above the page; by default there is none."""
-        return Group()
-
-    def page(self) -> RenderableType:
-        """Return the page, however long it is."""
-        raise NotImplementedError
-
-    def redraw(self) -> None:
-        """Draw again."""
-        self._title.update(self.title())
-        self._page.update(self.page())
-
-    def action_move(self, step: int) -> None:
-        self.scroll_relative(y=step, animate=False)
-
-    def action_page(self, step: int) -> None:
-        self.action_move(step * max(1, self.size.height - 2))
 
 
 def space_of(tab: Widget) -> Size:

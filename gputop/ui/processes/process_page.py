@@ -6,16 +6,19 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from rich.cells import chop_cells
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 from textual import work
+from textual.app import ComposeResult
+from textual.widgets import Static
 
 from gputop.agent.masking import MASK, is_secret
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Process
 from gputop.text import count, moment, visible
-from gputop.ui.drawing.cells import Row, Span, is_narrow, rule_of, spread, wrap
 from gputop.ui.drawing.filter_bar import FilterView
-from gputop.ui.drawing.live import ScrolledView
+from gputop.ui.drawing.page import OfWidth, ScrolledPage
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
 from gputop.ui.processes import columns
 from gputop.ui.processes.columns import ProcessRow
@@ -34,7 +37,6 @@ ON_DEVICE = (
 )
 ON_HOST = (columns.CPU, columns.RESIDENT)
 NOT_PERMITTED = "not permitted: run gputop as its user or as root"
-INDENT = "    "
 _WORDS = (
     "running",
     "sleeping",
@@ -61,24 +63,43 @@ def variables_of(environment: Iterable[tuple[str, str]]) -> list[Variable]:
     )
 
 
-class ProcessDetailsView(ScrolledView, FilterView):
-    """Rows about one process, under its name. The filter applies to its environment."""
+class EnvironmentView(Static):
+    """Variables of an environment."""
+
+    def on_resize(self) -> None:
+        """Scroll to the variables as soon as they are laid out, if the user asked for them."""
+        self.query_ancestor(ProcessDetailsView).begin_at_environment()
+
+
+class ProcessDetailsView(ScrolledPage, FilterView):
+    """Facts, charts and environment of a process, under its name. The filter is for the latter."""
 
     process: Process | None = None
     """Process that is shown."""
+    _details: ProcessDetails | None = None
+    _to_environment = False
+    """True if the page scrolls to the environment when that has been read."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__(telemetry)
+        self._heading, self._environment = Static(), EnvironmentView()
+
+    def compose(self) -> ComposeResult:
+        yield from super().compose()
+        yield self._heading
+        yield self._environment
 
     def show(self, process: Process, *, environment: bool) -> None:
         """Show that process, from the top or from its environment."""
         self.process, self._held = process, [process]
-        self.forget()
         why = why_untouched(process, self._telemetry)
         self._problem = ""
         if why:
             self._problem = f"No details: {why}"
         self._unmasked = self._telemetry.show_secrets
+        self.forget()
         self.scroll_home(animate=False)
-        self._at_environment = environment
-        """True while the heading of the environment is the first row."""
+        self._to_environment = environment
         self.type("")
 
     def matches(self) -> str:
@@ -87,27 +108,35 @@ class ProcessDetailsView(ScrolledView, FilterView):
     def forget(self) -> None:
         self._matching = 0
         """Number of variables that match the filter."""
-        self._details: ProcessDetails | None = None
+        self._details = None
         self._variables: Sequence[Variable] = ()
+        self._heading.display = self._environment.display = False
+        self._environment.update()
 
-    def update(self, found: ProcessDetails | Problem) -> None:
+    def update_details(self, found: ProcessDetails | Problem) -> None:
         """Show newer details, or why there are none."""
         self._problem = ""
         if isinstance(found, Problem):
             self._problem = str(found)
-        else:
-            self._variables = variables_of(found.environment or ())
-            self._details = found
+            self.redraw()
+            return
+        before, self._details = self._details, found
         self.redraw()
+        if before is None or before.environment != found.environment:
+            self._variables = variables_of(found.environment or ())
+            self._show_environment()
 
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        self._at_environment = False
-        self.pinned = 0
-        super().watch_scroll_y(old_value, new_value)
+    def type(self, text: str) -> None:
+        super().type(text)
+        self._show_environment()
+
+    def begin_at_environment(self) -> None:
+        if self._to_environment and self._details is not None:
+            self._to_environment = False
+            self.action_environment()
 
     def action_environment(self) -> None:
-        self._at_environment = True
-        self.redraw()
+        self.scroll_to_widget(self._heading, animate=False, top=True)
 
     def action_filter(self) -> None:
         super().action_filter()
@@ -115,63 +144,56 @@ class ProcessDetailsView(ScrolledView, FilterView):
 
     def action_secrets(self) -> None:
         self._unmasked = not self._unmasked
-        self.redraw()
+        self.type(self.typed)
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def redraw(self) -> None:
         sample = self._telemetry.sample
         if self.process is None or sample is None:
-            return []
+            return
         self._held = rows_of(self.process, sample.processes) or self._held
         self._listed = process_rows(
             self._held,
             sample,
             self._telemetry.devices,
         )
-        return [self._title(width), *super().draw(width, max(1, height - 1))]
+        super().redraw()
 
-    def _title(self, width: int) -> Row:
+    def title(self) -> Text:
         process = self._held[0]
-        names = (process.user, process.machine and f"on {process.machine}")
-        left = [
-            Span(f"{visible(each, 64)} ", STRONG) for each in names if each
-        ]
-        started = ""
+        title = Text(f"{process.pid} ", ACCENT)
+        for name in (
+            process.user,
+            process.machine and f"on {process.machine}",
+        ):
+            if name:
+                title.append(f"{visible(name, 64)} ", STRONG)
         if process.start_time is not None:
             since = moment(process.start_time, "%Y-%m-%d %H:%M:%S")
-            started = (
-                f" started {since}, {columns.AGE.text(self._listed[0])} ago "
-            )
-        return rule_of(
-            [Span(f"{process.pid} ", ACCENT), *left],
-            [Span(started, DIM)],
-            width,
-        )
+            age = columns.AGE.text(self._listed[0])
+            title.append(f" started {since}, {age} ago", DIM)
+        return title
 
-    def all_rows(self, width: int) -> list[Row]:
-        rows: list[Row] = []
+    def page(self) -> RenderableType:
+        facts, charts = Table.grid(), OfWidth(self._charts)
+        facts.add_column(style=DIM, width=LABEL)
+        facts.add_column(overflow="fold")
         for label, text in self._facts():
-            for n, line in enumerate(
-                _folded(visible(text, len(text)), width - LABEL),
-            ):
-                rows.append(
-                    [Span(f"{'' if n else label:<{LABEL}}", DIM), Span(line)],
-                )
-        rows += [[Span(line, WARN)] for line in _folded(self._problem, width)]
+            if text:
+                facts.add_row(label, Text(visible(text, len(text))))
+        if self._problem:
+            problem = visible(self._problem, len(self._problem))
+            return Group(facts, Text(problem, WARN), charts, "")
+        return Group(facts, "", charts, "")
+
+    def _charts(self, width: int) -> Text:
         telemetry = self._telemetry
-        drawn = chart_rows(
+        rows = chart_rows(
             telemetry.process_history,
             self._held[0],
             width,
             telemetry.interval,
         )
-        if drawn:
-            rows += [[], *drawn]
-        self.pinned = 0
-        if self._details is not None:
-            if self._at_environment:
-                self.pinned = len(rows) + 1
-            rows += [[], *self._environment(self._details, width)]
-        return rows
+        return Text("\n").join([Text.assemble(*row) for row in rows])
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         process, details = self._held[0], self._details
@@ -211,34 +233,46 @@ class ProcessDetailsView(ScrolledView, FilterView):
                 known.insert(0, details.unmasked)
         return next(filter(None, known), "")
 
-    def _environment(self, details: ProcessDetails, width: int) -> list[Row]:
+    def _show_environment(self) -> None:
+        """Show the variables that match the filter."""
+        details = self._details
+        if details is None:
+            return
+        self._heading.display = True
+        heading = Text("Environment ", ACCENT)
         if details.environment is None:
-            return [[Span("Environment ", ACCENT), Span(NOT_PERMITTED, DIM)]]
-        words = self.typed.casefold().split()
-        self._matching, rows = 0, []
-        for variable in self._variables:
-            # Masked values are not searched, because a filter could reveal
-            # them bit by bit.
-            value = variable.value
-            if variable.secret and not self._unmasked:
-                value = MASK
-            text = f"{variable.name}={value}"
-            if all(word in text.casefold() for word in words):
-                self._matching += 1
-                rows += _variable_rows(variable, text, width)
-        counts = f"{self._matching} of {len(self._variables)}"
+            self._heading.update(heading.append(NOT_PERMITTED, DIM))
+            return
+        lines = self._matching_lines()
+        self._matching = len(lines)
+        counts = f" / filter · {len(lines)} of {len(self._variables)}"
         secrets = sum(variable.secret for variable in self._variables)
         secrets += details.command != details.unmasked
         if secrets:
             verb = "masks" if self._unmasked else "shows"
             counts += f" · v {verb} {count(secrets, 'secret')}"
-        left = [Span("Environment ", ACCENT), Span(" / filter", DIM)]
-        heading = spread(left, [Span(counts, DIM)], width)
+        self._heading.update(heading.append(counts, DIM))
         if not self._variables:
-            rows = [[Span("No variables", DIM)]]
-        elif not rows:
-            rows = [[Span("No variable contains all of these words", DIM)]]
-        return [heading, *rows]
+            lines = [Text("No variables", DIM)]
+        elif not lines:
+            lines = [Text("No variable contains all of these words", DIM)]
+        self._environment.update(Text("\n").join(lines))
+        self._environment.display = True
+
+    def _matching_lines(self) -> list[Text]:
+        words = self.typed.casefold().split()
+        lines = []
+        for variable in self._variables:
+            # Masked values are not searched, because a filter could reveal
+            # them bit by bit.
+            value, style = variable.value, TEXT
+            if variable.secret and not self._unmasked:
+                value, style = MASK, DIM
+            text = f"{variable.name}={value}".casefold()
+            if all(word in text for word in words):
+                name = (variable.name, STRONG)
+                lines.append(Text.assemble(name, (f"={value}", style)))
+        return lines
 
 
 def places_of(process: Process) -> list[str]:
@@ -262,33 +296,6 @@ def _values(shown: Sequence[columns.ProcessColumn], row: ProcessRow) -> str:
         if column.value(row) is not None:
             known.append(f"{column.title} {column.text(row)}")
     return " · ".join(known)
-
-
-def _folded(text: str, width: int) -> list[str]:
-    """Return the lines of a text. It is wrapped at words if its characters take one cell each."""
-    if is_narrow(text):
-        return wrap(text, width)
-    return chop_cells(text, max(20, width))
-
-
-def _variable_rows(
-    variable: Variable,
-    text: str,
-    width: int,
-) -> list[Row]:
-    room = max(2, width - len(INDENT))
-    # This is faster: a megabyte may be cut at each drawing.
-    if text.isascii():
-        chunks = [text[n : n + room] for n in range(0, len(text), room)]
-    else:
-        chunks = chop_cells(text, room)
-    name, value = (
-        chunks[0][: len(variable.name)],
-        chunks[0][len(variable.name) :],
-    )
-    style = TEXT if text.endswith(variable.value) else DIM
-    row = [Span(name, STRONG), Span(value, style)]
-    return [row, *([Span(INDENT), Span(chunk, style)] for chunk in chunks[1:])]
 
 
 class ProcessPage(ProcessTab):
@@ -334,4 +341,4 @@ class ProcessPage(ProcessTab):
         if self._read_for is process:
             self._read_for = None
         if process is self.process:
-            self._view.update(found)
+            self._view.update_details(found)
