@@ -7,7 +7,7 @@ import ipaddress
 import re
 import signal
 import socket
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -23,7 +23,7 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
-    from gputop.output.prometheus.state import StreamFollower
+    from gputop.output.prometheus.state import ExporterState
     from gputop.stream.child import StreamChild
 
 ABOUT = """\
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve metrics until a signal, and return the exit status."""
     import asyncio
 
-    from gputop.output.prometheus.state import StreamFollower
+    from gputop.output.prometheus.state import ExporterState
     from gputop.stream.child import StreamChild
     from gputop.stream.launch import StreamOptions
 
@@ -107,16 +107,16 @@ def run(arguments: argparse.Namespace) -> int:
         from gputop.output.prometheus.metrics import families
         from gputop.output.prometheus.scrape import serve
     processes, dcgm = arguments.processes, arguments.dcgm_names
-    watch = StreamFollower(_tell, partial(chosen_processes, arguments))
+    state = ExporterState(_tell, partial(chosen_processes, arguments))
 
-    look = partial(families, watch, processes=processes, dcgm=dcgm)
+    look = partial(families, state, processes=processes, dcgm=dcgm)
     address: Address = arguments.listen
     tls = _tls(arguments)
     try:
         server = serve(
             *address,
             look,
-            lambda: watch.newest is not None,
+            lambda: state.newest is not None,
             dcgm=dcgm,
             **tls,
         )
@@ -130,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
     host, port = server.server_address[:2]
     url = _url(str(host), int(port), is_secure=bool(tls))
     with suppress(asyncio.CancelledError):
-        asyncio.run(_follow(watch, child, url))
+        asyncio.run(_follow(state, child, url))
     return FINE
 
 
@@ -187,11 +187,11 @@ def _tell(problem: Problem) -> None:
 
 
 async def _follow(
-    watch: StreamFollower,
+    state: ExporterState,
     child: StreamChild,
     url: str,
 ) -> None:
-    """Follow the stream. SIGTERM cancels this."""
+    """Follow the stream forever. SIGTERM cancels this."""
     import asyncio
 
     task = asyncio.current_task()
@@ -199,6 +199,8 @@ async def _follow(
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     print_message(f"metrics at {url}")
     try:
-        await watch.follow(child)
+        async with aclosing(child.records()) as records:
+            async for record in records:
+                state.add_record(record)
     finally:
         await child.close()

@@ -18,7 +18,7 @@ from gputop.agent.snapshot import Host, Inventory, Record, Sample
 from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.output.process_tables import users_document
 from gputop.output.prometheus.metrics import families
-from gputop.output.prometheus.state import StreamFollower
+from gputop.output.prometheus.state import ExporterState
 from gputop.output.status_page import View, page, users_page
 from gputop.recording.reader import CHUNK_BYTES, GZIP_MAGIC, UNREADABLE, read_lines
 from gputop.schema.decode import decode
@@ -89,7 +89,7 @@ def _lines(data: bytes) -> Iterator[bytes]:
 def check_shown(records: Sequence[Record]) -> None:
     """What was accepted is known, judged and printed as any other."""
     telemetry, csv = Telemetry(lambda: 100.0), CsvLines(COLUMNS)
-    follower = StreamFollower(clock=lambda: 100.0)
+    follower = ExporterState(clock=lambda: 100.0)
     inventory: Inventory | None = None
     for record in records:
         telemetry.receive(record)

@@ -19,7 +19,7 @@ from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
 from gputop.health.judge import RULES
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import registry_of
-from gputop.output.prometheus.state import StreamFollower
+from gputop.output.prometheus.state import ExporterState
 from gputop.schema.catalogue import CATALOGUE
 from gputop.stream.child import Interruption
 from tests import streams
@@ -37,7 +37,7 @@ NOW = 100.0
 def found_in(*records: Record | Interruption, waited: float = 0.0, **options: Any) -> list[Metric]:
     """The metrics some seconds after those records, all of which came at once."""
     times = [NOW]
-    follower = StreamFollower(clock=lambda: times[-1])
+    follower = ExporterState(clock=lambda: times[-1])
     for record in records:
         follower.add_record(record)
     times.append(NOW + waited)
@@ -234,7 +234,7 @@ def test_xids_are_counted_over_the_stream_by_code() -> None:
 
 
 def test_a_scrape_while_records_arrive_is_of_one_moment() -> None:
-    follower = StreamFollower()
+    follower = ExporterState()
     samples = [
         sample_of(
             streams.readings(0, power_watts=float(count)),
@@ -293,7 +293,7 @@ def test_processes_are_those_with_the_most_memory_and_only_when_asked_for() -> N
 
 def test_a_problem_is_told_once_until_the_driver_answers() -> None:
     told: list[str] = []
-    watch = StreamFollower(lambda problem: told.append(problem.what))
+    watch = ExporterState(lambda problem: told.append(problem.what))
     stopped = Interruption(Problem("stopped", "b", "c"))
     missing, starting = streams.no_driver(), streams.no_driver()
     starting = dataclasses.replace(starting, driver_state=DriverState.STARTING, problem=None)

@@ -27,7 +27,7 @@ from gputop.agent.snapshot import Event
 from gputop.fleet.queries import LIMITS, READ_AS, gone_of, names_of, values_of
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.scrape import dcgm_text, registry_of
-from gputop.output.prometheus.state import StreamFollower
+from gputop.output.prometheus.state import ExporterState
 from gputop.output.status_page import COLUMNS as STATUS_COLUMNS
 from gputop.output.status_page import View, document, page
 from gputop.schema.labels import GROUPS, LEGEND
@@ -104,7 +104,7 @@ SHOWN = sorted(
 def exporter(*, dcgm: bool) -> Iterator[str]:
     """Yield the lines by metric: their order means nothing to Prometheus."""
     times = [100.0]
-    follower = StreamFollower(clock=lambda: times[-1])
+    follower = ExporterState(clock=lambda: times[-1])
     for record in (INVENTORY, SAMPLE):
         follower.add_record(record)
     times.append(100.5)

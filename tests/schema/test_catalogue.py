@@ -12,7 +12,7 @@ from gputop.agent.device import READINGS, SERIES_READINGS, Device
 from gputop.agent.units import UNITS
 from gputop.fleet.queries import LIMITS, READ_AS
 from gputop.output.prometheus.metrics import families
-from gputop.output.prometheus.state import StreamFollower
+from gputop.output.prometheus.state import ExporterState
 from gputop.output.status_page import COLUMNS, parse_columns
 from gputop.schema.catalogue import CATALOGUE, RECOVERIES, VIRTUALIZATIONS
 from gputop.schema.labels import LEGEND, ROWS
@@ -30,7 +30,7 @@ DEVICE = INVENTORY.devices[0]
 
 
 def exported(*, dcgm: bool) -> dict[str, Metric]:
-    follower = StreamFollower(clock=lambda: 0.0)
+    follower = ExporterState(clock=lambda: 0.0)
     for record in (INVENTORY, SAMPLE):
         follower.add_record(record)
     return {each.samples[0].name: each for each in families(follower, dcgm=dcgm)}

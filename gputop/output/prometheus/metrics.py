@@ -28,7 +28,7 @@ from gputop.schema.clock_events import mask_of
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.output.prometheus.state import StreamFollower
+    from gputop.output.prometheus.state import ExporterState
 
 Kind = Literal["gauge", "counter", "unknown"]
 Labels = Mapping[str, str]
@@ -143,7 +143,7 @@ class LabelledDevice(NamedTuple):
 
 
 def families(
-    state: StreamFollower, *, processes: bool = False, dcgm: bool = False
+    state: ExporterState, *, processes: bool = False, dcgm: bool = False
 ) -> list[Metric]:
     """Return the current metrics. A silent stream has no readings.
 
@@ -156,7 +156,7 @@ def families(
 
 
 def _add_all(
-    found: Metrics, state: StreamFollower, *, processes: bool, dcgm: bool
+    found: Metrics, state: ExporterState, *, processes: bool, dcgm: bool
 ) -> None:
     current = state.current()
     up = (
@@ -277,7 +277,7 @@ def _add_xids(
     found: Metrics,
     inventory: Inventory,
     devices: Iterable[LabelledDevice],
-    state: StreamFollower,
+    state: ExporterState,
 ) -> None:
     """Add the Xids of present devices, and Xids without a device.
 
@@ -288,17 +288,18 @@ def _add_xids(
     }
     for device, _, own in devices:
         labels[device.uuid] = own
-    for (uuid, code), xids in state.xids.items():
+    for (uuid, code), times in state.xids.items():
         if uuid in labels:
             own = {**labels[uuid], "code": str(code)}
             if code is None:
                 own["code"] = "unknown"
-            found.add("gputop_xid_errors_total", own, float(xids.times))
-            found.add("gputop_xid_last_timestamp_seconds", own, xids.last)
+            last = state.xid_times[uuid, code]
+            found.add("gputop_xid_errors_total", own, float(times))
+            found.add("gputop_xid_last_timestamp_seconds", own, last)
 
 
 def _add_findings(
-    found: Metrics, devices: Iterable[LabelledDevice], state: StreamFollower
+    found: Metrics, devices: Iterable[LabelledDevice], state: ExporterState
 ) -> None:
     """Add active findings, and a count for every rule. `increase` needs counts that start at 0.
 
@@ -326,7 +327,7 @@ def _add_findings(
 
 
 def _add_bounds(
-    found: Metrics, devices: Iterable[LabelledDevice], state: StreamFollower
+    found: Metrics, devices: Iterable[LabelledDevice], state: ExporterState
 ) -> None:
     """Add the bottleneck of each device. An unknown bottleneck has no series."""
     for device, _, labels in devices:
@@ -370,7 +371,7 @@ def _process_labels(process: Process) -> Labels:
 
 
 def _add_dcgm(
-    found: Metrics, devices: Sequence[LabelledDevice], state: StreamFollower
+    found: Metrics, devices: Sequence[LabelledDevice], state: ExporterState
 ) -> None:
     """Add the readings, and the last Xid of each GPU. As in DCGM it is 0 if there was none."""
     for reading in CATALOGUE.values():
@@ -423,12 +424,12 @@ def _add_dcgm_sums(
 
 
 def _add_dcgm_xid(
-    found: Metrics, labels: Labels, device: Device, state: StreamFollower
+    found: Metrics, labels: Labels, device: Device, state: ExporterState
 ) -> None:
     code, latest = 0, 0.0
-    for (uuid, number), xids in state.xids.items():
-        if uuid == device.uuid and number is not None and xids.last >= latest:
-            code, latest = number, xids.last
+    for (uuid, number), last in state.xid_times.items():
+        if uuid == device.uuid and number is not None and last >= latest:
+            code, latest = number, last
     words = "No Error"
     if code in XIDS:
         words = XIDS[code].what

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import NamedTuple
 
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Event, Inventory, Record, Sample
 from gputop.agent.times import silence_limit
 from gputop.health.judge import Judgement
 from gputop.health.why import Observation
-from gputop.stream.child import Interruption, Snapshot, StreamChild
+from gputop.stream.child import Interruption, Snapshot
 
 FindingKey = tuple[str, str]
 """UUID of the device, and name of the rule."""
@@ -22,15 +20,8 @@ XidKey = tuple[str | None, int | None]
 """UUID of the device, and Xid number; each None if the driver does not report it."""
 
 
-class XidCount(NamedTuple):
-    """Number of times that a device reported an Xid, and the time of the last one (Unix time)."""
-
-    times: int
-    last: float
-
-
-class StreamFollower:
-    """Follows a stream, and keeps its newest records, its findings, and counts.
+class ExporterState:
+    """The newest records of a stream, its findings, and counts.
 
     A scrape runs in another thread, and holds the lock while it reads them.
     """
@@ -46,7 +37,10 @@ class StreamFollower:
         self.lock = Lock()
         self.newest: Snapshot | None = None
         self.interruptions = 0
-        self.xids: dict[XidKey, XidCount] = {}
+        self.xids: Counter[XidKey] = Counter()
+        """Number of times that each Xid was reported."""
+        self.xid_times: dict[XidKey, float] = {}
+        """Unix time of the last Xid of each kind."""
         self.judgement = Judgement()
         """Active findings and bottlenecks. They survive a restart of the sampler."""
         self.begun: Counter[FindingKey] = Counter()
@@ -71,14 +65,8 @@ class StreamFollower:
             return None
         return self.newest
 
-    async def follow(self, child: StreamChild) -> None:
-        """Follow the stream forever. A problem is reported once until the driver answers again."""
-        async with contextlib.aclosing(child.records()) as records:
-            async for record in records:
-                self.add_record(record)
-
     def add_record(self, record: Record | Interruption) -> None:
-        """Add a record, and report a new problem."""
+        """Add a record. A problem is reported once until the driver answers again."""
         with self.lock:
             if isinstance(record, Sample):
                 self._add_sample(record)
@@ -126,5 +114,6 @@ class StreamFollower:
         for event in events:
             if event.kind == "xid":
                 key = event.device_uuid, event.code
-                times, last = self.xids.get(key, (0, event.time))
-                self.xids[key] = XidCount(times + 1, max(last, event.time))
+                last = self.xid_times.get(key, event.time)
+                self.xids[key] += 1
+                self.xid_times[key] = max(last, event.time)
