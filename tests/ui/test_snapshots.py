@@ -96,8 +96,6 @@ def no_device() -> list[Record]:
         pytest.param(partial(scenes.job, 2), NARROW, "question_mark", id="help, narrow"),
         pytest.param(partial(scenes.job, 2), MEDIUM, "question_mark", id="help"),
         pytest.param(partial(scenes.job, 8), USUAL, "f2", id="settings"),
-        pytest.param(partial(scenes.job, 8), USUAL, "o", id="columns"),
-        pytest.param(partial(scenes.job, 8), USUAL, "g", id="number"),
         pytest.param(partial(scenes.job, 2), NARROW, "2", id="benchmark"),
         pytest.param(partial(scenes.job, 2), NARROW, "b", id="question"),
     ],

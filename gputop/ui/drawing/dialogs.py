@@ -136,10 +136,11 @@ class ConfirmScreen(ChoiceDialog):
     def __init__(self, title: str, lines: Sequence[str], yes: str) -> None:
         choices = (Choice("Cancel", "n", False), Choice(yes, "y", True))
         super().__init__("", choices, "↓ Enter confirms · Esc cancels")
-        text = "\n".join(lines)
         # Text objects are not parsed as markup, so names of processes are safe.
-        about = Text(text, no_wrap=True, overflow="ellipsis")
-        self.head.update(Group(Text(title, style="bold"), about))
+        text = [Text(title, style="bold")]
+        for line in lines:
+            text.append(Text(line, no_wrap=True, overflow="ellipsis"))
+        self.head.update(Group(*text))
 
     def press(self, key: str) -> None:
         if key in ("y", "n"):

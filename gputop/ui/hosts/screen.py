@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rich.style import Style
 from textual.app import ComposeResult
-from textual.message import Message
 from textual.widget import Widget
 
 from gputop.agent.device import Device, DeviceState
@@ -73,9 +72,6 @@ class HostsTitle(TelemetryView):
 class HostsView(ListView[HostRow]):
     """List of hosts, worst first."""
 
-    class Opened(Message):
-        """Message that the selected host was opened."""
-
     noun = "hosts"
 
     def __init__(self) -> None:
@@ -101,11 +97,6 @@ class HostsView(ListView[HostRow]):
         if column is host_row.WORST:
             return sign_of(item.rank).style
         return TEXT
-
-    def action_open(self) -> None:
-        """Show the GPUs and processes of the selected host."""
-        if self.selected is not None:
-            self.post_message(self.Opened())
 
     def action_sort(self, step: int) -> None:
         """Sort by the column `step` places further on."""

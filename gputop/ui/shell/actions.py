@@ -98,7 +98,7 @@ ACTIONS = (
     Action("tab.training", "4", "tabs.tab('training')", "Training: output, steps and findings"),
     Action("details", "enter", "tabs.details", "Details of the selected GPU or process", "Details",
            PROCESSES),
-    Action("hosts.open", "enter", "view.open", "Open the selected host", "Open", HOSTS),
+    Action("hosts.open", "enter", "tabs.tab('monitor')", "Open the selected host", "Open", HOSTS),
     Action("hosts.filter", "slash,f3,f4,backslash", "view.filter", "Filter hosts by text", "Filter",
            HOSTS),
     Action("hosts.sort", "full_stop,greater_than_sign,f6", "view.sort(1)",

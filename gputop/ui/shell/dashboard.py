@@ -295,8 +295,8 @@ class Dashboard(ActionScreen):
                 self.tabs.shown == "monitor" and self.tabs.has_hosts
             ):
                 return "Hosts"
-            case "back" if self.tabs.shown not in (*PAGES, "process", "ranks"):
-                return ""
+            case "back" if self.tabs.shown in (*PAGES, "process", "ranks"):
+                return "Back"
             case "details" if self.tabs.shown == "process":
                 return "GPU"
             case "switch" if self.tabs.on_processes:

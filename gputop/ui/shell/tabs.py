@@ -114,10 +114,6 @@ class Tabs(ContentSwitcher):
         if self.shown == "monitor":
             self.switch("hosts")
 
-    def on_hosts_view_opened(self) -> None:
-        """Show the GPUs and processes of the selected host."""
-        self.switch("monitor")
-
     async def get_benchmark(self) -> BenchmarkTab:
         async with self._making:
             if self.benchmark is None:
