@@ -87,7 +87,7 @@ def test_the_screen_is_there_while_the_driver_still_starts(driver: FakeDriver) -
     driver.write(FakeDevice(), init_delay_ms=1500)
     with dashboard(env=driver.environment()) as terminal:
         terminal.wait_for("Waiting for the NVIDIA driver")
-        terminal.wait_for("on ")  # the host meanwhile
+        terminal.wait_for("load ")  # the host meanwhile
         assert "H100" not in terminal.text
         terminal.wait_for("H100")
         terminal.wait_for(lambda t: "Waiting" not in t.text)  # a frame is more than one piece

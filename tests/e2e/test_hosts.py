@@ -33,9 +33,10 @@ def wait_for(terminal: Terminal, *texts: str, without: tuple[str, ...] = ()) -> 
     )
 
 
-def under(terminal: Terminal, host: str) -> str:
-    """What is on screen from that host's title on."""
-    return terminal.text.partition(f"─ {host} ")[2]
+def row_of(terminal: Terminal, host: str) -> str:
+    """The line of that host."""
+    rows = (row.strip("▌ ") for row in terminal.text.splitlines())
+    return next((row for row in rows if row.startswith(f"{host} ")), "")
 
 
 # Over a real sshd.
@@ -52,21 +53,19 @@ def test_one_of_two_real_hosts_ends_and_returns(lab: Lab, driver: FakeDriver, en
     env = {**NO_DRIVER, "PATH": f"{lab.programs()}:{os.environ['PATH']}"}
     with dashboard("--host", "one", "--host", "two", env=env) as terminal:
         wait_for(terminal, "2 GPUs", "2 hosts", without=("connecting",))
-        terminal.send("1")
-        wait_for(terminal, "─ one ", "─ two ")
-        assert terminal.text.count("Test 7") == 2
+        terminal.wait_for(lambda t: all("41°C" in row_of(t, name) for name in ("one", "two")), LONG)
         agents = [words for words in lab.left().values() if "#gputop" in words]
         assert len(agents) == 2
         getattr(two, end)()
-        wait_for(terminal, "Host two: unreachable", "UNREACHABLE for")
+        wait_for(terminal, "Host two: unreachable", "AWAY for")
         # The other one goes on: what changes there is seen.
         driver.write(device(7, temperature_celsius=83))
-        wait_for(terminal, "83°C")
-        assert "83°C" not in under(terminal, "two")
+        terminal.wait_for(lambda t: "83°C" in row_of(t, "one"), LONG)
+        assert "83°C" not in row_of(terminal, "two")
         two.stop()
         two.start()
-        wait_for(terminal, "─ two ", without=("UNREACHABLE", ": unreachable", "connecting"))
-        terminal.wait_for(lambda t: "83°C" in under(t, "two"), LONG)
+        wait_for(terminal, "2 hosts", without=("AWAY", ": unreachable", "connecting"))
+        terminal.wait_for(lambda t: "83°C" in row_of(t, "two"), LONG)
         terminal.send("q")
         assert terminal.wait() == 0
         terminal.wait_until_gone(SOON)
@@ -93,11 +92,10 @@ def test_leaving_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
     ssh.does("noisy", fake_ssh.NOISY)
     names = ("a", "slow", "secret", "noisy")
     with watching(ssh, *names) as terminal:
-        see(terminal, "noisy", "4 GPUs", "away for")
-        terminal.send("1")
-        see(terminal, "─ a ", "Host secret: unreachable", "─ noisy ", "4 GPUs")
+        see(terminal, "noisy", "4 GPUs", "AWAY for")
+        assert "Connecting" in row_of(terminal, "slow")
+        terminal.send("1")  # the worst one
         see(terminal, "it needs a password or another key.", "`ssh-copy-id secret`")
-        assert "connecting" in under(terminal, "slow").splitlines()[0]
         terminal.send("q")
         assert terminal.wait() == 0
         terminal.wait_until_gone(SOON)

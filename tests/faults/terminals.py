@@ -29,7 +29,7 @@ MOST_BYTES = 160_000
 """That a screen, and what the kernel holds of a terminal that nobody reads, have at most."""
 MOST_GROWTH = 24 << 20
 """Bytes by which a dashboard may grow that nobody reads: Python's own ups and downs."""
-WRONG_AGES = "No data for|NOT RESPONDING|sampler stopped|UNREACHABLE"
+WRONG_AGES = "No data for|NOT RESPONDING|sampler stopped|AWAY for"
 
 
 def change(stage: Stage, percent: int) -> None:

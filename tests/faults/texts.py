@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.agent.snapshot import Event
 from tests import fake_ssh, streams
 from tests.driver import FakeProcess
-from tests.e2e.shipped import ENTER, ESCAPE, F9, GIB
+from tests.e2e.shipped import DOWN, ENTER, ESCAPE, F9, GIB
 from tests.fake_ssh import FakeSsh
 from tests.faults.scenario import KEYS, Key, Scenario, hides, shows, three
 
@@ -212,7 +212,7 @@ SCENARIOS = (
         says=("␛]52;c;x␇",),
         unwritten=FORBIDDEN,
         keys=(
-            Key("1", shows("H100 80GB HBM3␛[31;7m"), "the devices of all hosts"),
+            Key(f"{DOWN}1", shows("H100 80GB HBM3␛[31;7m"), "the devices of a host"),
             *KEYS,
             *TO_LIST,
             Key("3", shows("ada␛[31;"), "users in the list"),
@@ -222,6 +222,7 @@ SCENARIOS = (
             Key("w", shows("Why is it slow?", NEEDS), "findings"),
             Key(ESCAPE, hides("Why is it slow?"), "the monitor"),
             Key("c", shows(" BUSY "), "rows"),
+            Key(ESCAPE, shows("␛]52;c;x␇"), "all hosts"),
         ),
     ),
 )
