@@ -108,7 +108,9 @@ async def test_a_host_that_is_behind_says_by_how_much(seconds: float, said: str 
         assert shown(pilot, HostsView).count(" behind") == (said is not None)
         await pilot.press("home", "1")
         text = shown(pilot, DevicesView)
+        assert (" behind" in shown(pilot, Header)) is (said is not None)
         if said is not None:
+            assert said in shown(pilot, Header)
             assert text.count(f"{said.removesuffix(' behind')} old") == 2  # its devices look old
             assert "The connection is slow" in text
             assert "Xid" not in text  # which is no fault of theirs

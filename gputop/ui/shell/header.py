@@ -13,6 +13,7 @@ from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.health.findings import Severity
 from gputop.schema.derived import gpus_text, label_of
 from gputop.text import (
+    age,
     duration,
     fit_columns,
     moment,
@@ -159,14 +160,20 @@ class Header(TelemetryView):
         return spread(left, right, width)
 
     def _host(self) -> list[Row]:
-        host, machines = self._telemetry.host, self._telemetry.machines
+        telemetry = self._telemetry
+        host, machines = telemetry.host, telemetry.machines
+        behind: Row = []
         if machines:
             host = machines[0].host
+            late = telemetry.old_seconds(machines[0])
+            if late is not None:
+                behind = [Span(f"  {age(late)} behind", WARN)]
         if host is None or len(machines) > 1:
             return []
         memory = used_of(host.memory_used_bytes, host.memory_total_bytes)
         load = host.load_average[0] if host.load_average else None
         return [
+            behind,
             [
                 Span("  CPU ", DIM),
                 Span(percentage(host.cpu_percent, " % ").rjust(6)),
