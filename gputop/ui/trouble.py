@@ -21,7 +21,8 @@ class Trouble(NamedTuple):
 
 
 GONE = Trouble(
-    "GONE: the driver no longer lists it", "These are its last readings"
+    "GONE: the driver no longer lists it",
+    "These are its last readings",
 )
 NO_ANSWER = Trouble("It has not answered yet", HANGING, Severity.WARNING)
 BEHIND_REMEDY = (
@@ -103,7 +104,8 @@ def machine_trouble(telemetry: Telemetry, machine: Machine) -> Trouble | None:
         if problem is None:
             return Trouble(what, "")
         return Trouble(
-            f"{what}: {visible(problem.why)}", visible(problem.remedy)
+            f"{what}: {visible(problem.why)}",
+            visible(problem.remedy),
         )
     if behind is not None:
         severity = Severity.WARNING

@@ -246,7 +246,7 @@ TABLE = str.maketrans(
     | dict.fromkeys("─┅┈┉╌╍═╴╶╺╼╾", "-")
     | dict.fromkeys("│┃┆┇┊┋╎╏║╵╷╹╻╽╿", "|")
     | {chr(0x2800 + dots): FILLS[dots.bit_count()] for dots in range(256)}
-    | GLYPHS
+    | GLYPHS,
 )
 """ASCII for each character that takes one cell and is not a letter."""
 

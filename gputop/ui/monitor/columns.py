@@ -163,7 +163,8 @@ COLUMNS = (
 
 
 def slots_for(
-    items: Sequence[ShownDevice], width: int
+    items: Sequence[ShownDevice],
+    width: int,
 ) -> list[Slot[ShownDevice]]:
     """Return the columns for these devices that fit into `width` cells.
 

@@ -141,7 +141,10 @@ class DevicesView(ListView[ShownDevice]):
                 drawn = [self.line(item, slots, selected=selected)]
             else:
                 drawn = panel.draw(
-                    item, *size, selected=selected, focused=focused
+                    item,
+                    *size,
+                    selected=selected,
+                    focused=focused,
                 )
             blocks.append(drawn)
         rows: list[Row] = []

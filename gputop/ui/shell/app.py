@@ -57,7 +57,9 @@ PATIENCE_SECONDS = 10
 
 class Palette(CommandPalette):
     def check_action(
-        self, action: str, parameters: tuple[object, ...]
+        self,
+        action: str,
+        parameters: tuple[object, ...],
     ) -> bool | None:
         """Move in the list only while it is in view. Textual's page keys raise KeyError before."""
         if action == "command_list" and not self.query_one(CommandList).size:
