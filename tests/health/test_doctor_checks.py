@@ -209,7 +209,7 @@ TABLE = [
     Row("thermal", WARNING, "throttled by heat", "fans", one(clock_event_reasons=SW_THERMAL)),
     Row("thermal", OK, "not supported", "", one(clock_event_reasons=None)),
     Row("power_limit", WARNING, "500 W, below its default of 700 W", "-i 0 -pl 700", limited(500)),
-    Row("power_limit", OK, "696 W", "", limited(696)),
+    Row("power_limit", OK, "no problem", "", limited(696)),
     Row("persistence", NOTE, "off", "-i 0 -pm 1", one(persistence_mode=0)),
     Row("persistence", OK, "not supported", "", one(persistence_mode=None)),
     Row("compute_mode", PROBLEM, "prohibited", "-i 0 -c 0", one(compute_mode=2)),
