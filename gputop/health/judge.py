@@ -174,11 +174,7 @@ class Judge:
 
 def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     """Return the verdicts of the rules that need no history. Never raises."""
-    history = History(1)
-    history.add(sample)
-    views = _views(history, MOMENT, inventory, sample, sample.events)
-    find_peers(views, sample.processes)
-    judgement = _judge(views, sample.time, Judgement())
+    judgement = judge_moment(inventory, sample)
     names = {rule.name for rule in RULES if not rule.needs_history}
     verdicts = [each for each in judgement.verdicts if each.rule in names]
     findings = [each for each in judgement.findings if each.rule in names]
@@ -187,8 +183,22 @@ def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     )
 
 
+def judge_moment(
+    inventory: Inventory, sample: Sample, rules: Iterable[Rule] = RULES
+) -> Judgement:
+    """Return the verdicts of `rules` on one sample. Never raises."""
+    history = History(1)
+    history.add(sample)
+    views = _views(history, MOMENT, inventory, sample, sample.events)
+    find_peers(views, sample.processes)
+    return _judge(views, sample.time, Judgement(), rules)
+
+
 def _judge(
-    views: Mapping[str, RuleView], time: float, before: Judgement
+    views: Mapping[str, RuleView],
+    time: float,
+    before: Judgement,
+    rules: Iterable[Rule] = RULES,
 ) -> Judgement:
     since = {}
     for finding in before.findings:
@@ -198,7 +208,7 @@ def _judge(
     words = {}
     for uuid, view in views.items():
         found = {}
-        for rule in RULES:
+        for rule in rules:
             verdict = _ask(rule, view, since.get((uuid, rule.name)))
             verdicts.append(verdict)
             if isinstance(verdict, Finding):
@@ -248,7 +258,7 @@ def _ask(
         rule=rule.name,
         device_uuid=uuid,
         label=label_of(view.device),
-        rank=_RANKS[rule.name],
+        rank=_RANKS.get(rule.name, 0.0),
     )
 
 

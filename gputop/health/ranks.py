@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from statistics import median
 from typing import NamedTuple
 
@@ -141,51 +142,40 @@ def title_of(held_up: HeldUp, process: Process, gpu: str = "") -> str:
 
 def find_jobs(processes: Iterable[Process]) -> list[Job]:
     """Return the jobs with more than one rank."""
-    found: dict[str, dict[int, Process]] = {}
-    sizes: dict[str, int] = {}
+    found: dict[str, list[tuple[int, int, Process]]] = defaultdict(list)
+    sizes: dict[str, int] = defaultdict(int)
     for process in processes:
         rank, job_id = process.rank, process.job_id
         if rank is None or job_id is None:
             continue
-        ranks = found.setdefault(job_id, {})
-        known = ranks.get(rank)
-        if known is None or _memory(process) > _memory(known):
-            ranks[rank] = process
-        sizes[job_id] = max(
-            rank + 1, sizes.get(job_id, 0), process.world_size or 0
-        )
+        memory = process.memory_used_bytes or 0
+        found[job_id].append((rank, memory, process))
+        sizes[job_id] = max(sizes[job_id], rank + 1, process.world_size or 0)
     jobs = []
-    for job_id, ranks in found.items():
+    for job_id, members in found.items():
+        # Of a rank's processes, the one that holds most memory is the last.
+        members.sort(key=itemgetter(0, 1))
+        ranks = {rank: process for rank, _, process in members}
         if sizes[job_id] > 1:
-            by_rank = dict(sorted(ranks.items()))
-            jobs.append(Job(job_id, by_rank, sizes[job_id]))
+            jobs.append(Job(job_id, ranks, sizes[job_id]))
     return jobs
-
-
-def _memory(process: Process) -> int:
-    return process.memory_used_bytes or 0
 
 
 def find_peers(
     views: Mapping[str, RuleView], processes: Iterable[Process]
 ) -> None:
-    """Set the peers of each device: devices of the same model that work on the same job."""
-    jobs: dict[tuple[object, ...], dict[str, None]] = defaultdict(dict)
+    """Set the peers of each device: devices of the same model that work on its largest job."""
+    jobs: dict[tuple[object, ...], dict[str, RuleView]] = defaultdict(dict)
     for process in processes:
         view = views.get(process.device_uuid)
         if view is not None and view.device.parent_uuid is None:
-            for shared in _job_keys(process):
-                jobs[(*shared, view.device.name)][view.device.uuid] = None
-    near: dict[str, dict[str, None]] = defaultdict(dict)
-    for uuids in jobs.values():
-        for uuid in uuids:
-            near[uuid] |= uuids
-    groups: dict[frozenset[str], Peers] = {}
-    for uuid, others in near.items():
-        key = frozenset(others)
-        if len(others) > 1 and key not in groups:
-            groups[key] = Peers([views[each] for each in others])
-        views[uuid].peers = groups.get(key, Peers())
+            for key in _job_keys(process):
+                jobs[(*key, view.device.name)][view.device.uuid] = view
+    for members in jobs.values():
+        peers = Peers([*members.values()])
+        for view in peers.views:
+            if len(peers.views) > max(1, len(view.peers.views)):
+                view.peers = peers
 
 
 def _job_keys(process: Process) -> Iterator[tuple[object, ...]]:

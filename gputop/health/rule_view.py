@@ -157,11 +157,9 @@ class Peers:
 
     def __init__(self, views: Sequence[RuleView] = ()) -> None:
         self.views = views
-        self.one_works: bool | None = None
-        """True if one of them does more than waiting; None if not known yet."""
         self._means: dict[tuple[str, bool], list[float]] = {}
 
-    def means(self, name: str, *, at_work: bool) -> list[float]:
+    def means(self, name: str, *, at_work: bool = False) -> list[float]:
         """Return the known means of all devices."""
         key = name, at_work
         if key not in self._means:

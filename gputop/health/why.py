@@ -30,7 +30,7 @@ from gputop.health.findings import (
     name_devices,
     phrase,
 )
-from gputop.health.judge import RULES, Judge, Judgement, NoFinding
+from gputop.health.judge import RULES, Judge, Judgement, NoFinding, Verdict
 from gputop.health.rule_view import NO_INVENTORY, NO_SAMPLE, lack_text
 from gputop.schema.advice import fill_index
 from gputop.schema.derived import label_of
@@ -241,53 +241,48 @@ class Situation:
         entries = []
         for cause in find_causes(found):
             entries.append(_entry(cause, known, only))
-        return self._with_checks(
-            entries, devices, {each.rule for each in found}
-        )
+        return self._with_checks(entries, devices)
 
     def _with_checks(
-        self,
-        entries: Sequence[Entry],
-        devices: Sequence[Device],
-        told: set[str],
+        self, entries: Sequence[Entry], devices: Sequence[Device]
     ) -> WhyReport:
         """Return the page with the checks that found nothing and the undecided checks."""
-        silent: dict[str, list[tuple[Device, NoFinding]]] = {}
-        bounds = []
         known = {device.uuid: device for device in devices}
+        by_rule: dict[str, list[Verdict]] = {}
         for verdict in self.judgement.verdicts:
-            if isinstance(verdict, NoFinding) and verdict.device_uuid in known:
-                pair = (known[verdict.device_uuid], verdict)
-                silent.setdefault(verdict.rule, []).append(pair)
-        for device in devices:
-            bound = self.judgement.bound_by.get(device.uuid)
-            if bound is not None:
-                bounds.append((device, bound))
+            if verdict.device_uuid in known:
+                by_rule.setdefault(verdict.rule, []).append(verdict)
         fine: list[str] = []
         lacking: dict[str, list[str]] = {}
         waiting = done = 0
         for rule in RULES:
-            if rule.name in told:
+            verdicts = by_rule.get(rule.name, [])
+            silent = [each for each in verdicts if isinstance(each, NoFinding)]
+            if len(silent) < len(verdicts):
                 done += 1
                 continue
-            verdicts = silent.get(rule.name, [])
-            reasons = self._reasons(verdicts, len(devices))
+            reasons = self._reasons(silent, known)
             for reason in reasons:
                 lacking.setdefault(reason, []).append(rule.title)
-            if not verdicts or any(verdict.waits for _, verdict in verdicts):
+            if not silent or any(each.waits for each in silent):
                 waiting += 1
             elif not reasons:
                 fine.append(rule.title)
+        words = self.judgement.bound_by
+        bounds = [
+            (known[uuid], words[uuid]) for uuid in known if uuid in words
+        ]
         return WhyReport(
             entries, fine, lacking, done + len(fine), waiting, bounds
         )
 
     def _reasons(
-        self, verdicts: Sequence[tuple[Device, NoFinding]], devices: int
+        self, verdicts: Iterable[NoFinding], known: Mapping[str, Device]
     ) -> list[str]:
         """Return why a check could not decide, with the devices if it could on others."""
         reasons: dict[str, list[str]] = {}
-        for device, verdict in verdicts:
+        for verdict in verdicts:
+            device = known[verdict.device_uuid]
             if verdict.missing:
                 why = lack_text(
                     verdict.missing, verdict.absence, device, self.sample.host
@@ -295,7 +290,7 @@ class Situation:
                 reasons.setdefault(why, []).append(label_of(device))
         found = []
         for why, labels in reasons.items():
-            some = len(labels) < devices
+            some = len(labels) < len(known)
             found.append(f"on {name_devices(labels)}, {why}" if some else why)
         return found
 

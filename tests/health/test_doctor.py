@@ -131,9 +131,9 @@ Devices
   ok       out of memory        GPUs 0 and 1: no problem
   ok       heat                 GPUs 0 and 1: no problem
   ok       hardware slowdown    GPUs 0 and 1: no problem
-  ok       slow PCIe link       GPUs 0 and 1: gen 5 ×16, the maximum
+  ok       PCIe link            GPUs 0 and 1: no problem
   ok       unattributed memory  GPUs 0 and 1: no problem
-  ok       power limit          GPU 0: 700 W, its default is 700 W
+  ok       power limit          GPU 0: no problem
   warning  power limit          GPU 1: 500 W, below its default of 700 W
                                 > If this limit is not intended, restore it:
                                   `sudo nvidia-smi -i 1 -pl 700` (check power
@@ -142,7 +142,7 @@ Devices
                                 waits for the device to start
                                 > `sudo nvidia-smi -i 0,1 -pm 1`, or run
                                   nvidia-persistenced for all GPUs
-  ok       compute mode         GPUs 0 and 1: default
+  ok       compute mode         GPUs 0 and 1: no problem
 
 CUDA and torch
   ok       visible GPUs         not set: CUDA programs see every GPU

@@ -254,7 +254,7 @@ def test_ranks_that_share_a_device_are_not_compared() -> None:
 
 
 def test_a_finding_comes_and_goes_once() -> None:
-    machine = ranks(SPINS, SPINS, IDLE)
+    machine = ranks(SPINS, SPINS, IDLE, seconds=1).run(39)
     machine.readings = (WORKING, WORKING, WORKING)
     machine.run(40)
     assert machine.changes("held_up", index=2) == 2

@@ -30,7 +30,9 @@ from gputop.health.doctor.checks import (
     problem,
     warning,
 )
-from gputop.health.judge import RULES, NoFinding, judge_snapshot
+from gputop.health.judge import RULES, NoFinding, Rule, judge_moment
+from gputop.health.rule_view import needed
+from gputop.health.rules import hardware
 from gputop.health.rules.hardware import link_text, lowered_limit
 from gputop.health.thresholds import LOG_SECONDS
 from gputop.schema.advice import shared_command
@@ -40,9 +42,7 @@ from gputop.text import duration, visible
 if TYPE_CHECKING:
     from gputop.health.doctor.doctor_facts import DoctorFacts, TorchFacts
     from gputop.health.findings import Finding
-
-
-DeviceCheck = Callable[[Device, DeviceSample], "Finding"]
+    from gputop.health.rule_view import RuleView
 
 
 def state(facts: DoctorFacts) -> Iterator[Finding]:
@@ -100,165 +100,115 @@ def _worst(
     return made(text, fault.remedy, device)
 
 
-def _answering(
-    facts: DoctorFacts,
-) -> Iterator[tuple[Device, DeviceSample]]:
-    for device in facts.gpus:
-        readings = facts.sample.device(device.uuid)
-        if readings is not None and readings.state is DeviceState.OK:
-            yield device, readings
+def ecc(view: RuleView) -> Finding | None:
+    """Find memory errors, also those in the life of the device, and disabled ECC."""
+    if view.device.ecc_enabled is False:
+        text = "disabled: memory errors are not detected"
+        return note(text, enable_ecc(view.device))
+    found = hardware.ecc(view)
+    past = view.sample.ecc_uncorrected_lifetime
+    if found is None and past:
+        return note(f"none now, {past} uncorrected in its life", "Watch it")
+    return found
 
 
-def _absent(name: str, reason: Absence | None, device: Device) -> Finding:
+def link(view: RuleView) -> Finding | None:
+    """Find a slow link, or one that cannot be judged without load."""
+    found = hardware.link_degraded(view)
+    if found is not None or view.device.memory_is_shared:
+        return found
+    now = view.reading("pcie_generation"), view.reading("pcie_width")
+    most = view.reading("pcie_generation_max"), view.reading("pcie_width_max")
+    if now[0] >= most[0] and now[1] >= most[1]:
+        return None
+    return note(
+        f"not judged: little load, at {link_text(*now)} of {link_text(*most)}",
+        "Run `gputop doctor` again while it computes",
+    )
+
+
+def power_limit(view: RuleView) -> Finding | None:
+    """Find a lowered limit, even if it does not reduce the clocks now."""
+    limit = view.reading("power_limit_watts")
+    default = view.reading("power_limit_default_watts")
+    lowered = lowered_limit(limit, default, view.device)
+    return None if lowered is None else warning(*lowered)
+
+
+def persistence(view: RuleView) -> Finding | None:
+    """Find a driver that does not keep the device initialized while no program uses it."""
+    if needed(view.device.persistence_mode, "persistence_mode") == "enabled":
+        return None
+    return note(
+        "off: the first program each time waits for the device to start",
+        f"{shared_command('-pm 1', view.device)}, or run nvidia-persistenced for all GPUs",
+    )
+
+
+def compute_mode(view: RuleView) -> Finding | None:
+    """Find a device on which programs may not compute, or only one of them."""
+    mode = needed(view.device.compute_mode, "compute_mode")
+    remedy = f"{shared_command('-c 0', view.device)} lets all programs compute"
+    if mode == "prohibited":
+        return problem("prohibited: no program may compute on it", remedy)
+    if mode != "default":
+        text = value_text("compute_mode", mode)
+        return note(f"{text}: one program at a time", remedy)
+    return None
+
+
+OWN_RULES = (
+    Rule("ecc", "memory errors", ecc),
+    Rule("link_degraded", "PCIe link", link),
+    Rule("power_limit", "power limit", power_limit),
+    Rule("persistence", "persistence", persistence),
+    Rule("compute_mode", "compute mode", compute_mode),
+)
+"""Rules of doctor alone, which also report settings. They replace others of the same name."""
+DEVICE_RULES = {rule.name: rule for rule in RULES if not rule.needs_history}
+DEVICE_RULES |= {rule.name: rule for rule in OWN_RULES}
+
+
+def _judged_by(rule: Rule) -> Callable[[DoctorFacts], Iterator[Finding]]:
+    """Return the check of the devices that answer by a rule."""
+
+    def judge(facts: DoctorFacts) -> Iterator[Finding]:
+        judged = judge_moment(facts.inventory, facts.sample, [rule])
+        verdicts = {each.device_uuid: each for each in judged.verdicts}
+        for device in facts.gpus:
+            readings = facts.sample.device(device.uuid)
+            if readings is None or readings.state is not DeviceState.OK:
+                continue
+            verdict = verdicts[device.uuid]
+            if isinstance(verdict, NoFinding):
+                yield _nothing_found(verdict, device)
+                continue
+            title = verdict.line
+            yield replace(
+                verdict, title=title, label="", since=None, evidence=()
+            )
+
+    return judge
+
+
+def _nothing_found(verdict: NoFinding, device: Device) -> Finding:
     """Return the finding for a missing reading, which is fine if the device does not support it."""
-    reason = reason or Absence.NOT_SUPPORTED
-    text = absence_text(name, reason, device)
+    if not verdict.missing:
+        return ok("no problem", device)
+    reason = verdict.absence or Absence.NOT_SUPPORTED
+    text = absence_text(verdict.missing, reason, device)
     if reason is Absence.NOT_SUPPORTED:
         return ok(text, device)
     return note(f"not judged: {text}", device=device)
 
 
-def _of_each(
-    needs: Sequence[str], check: DeviceCheck
-) -> Callable[[DoctorFacts], Iterator[Finding]]:
-    """Return a check of the devices that answer, or a finding about a missing reading."""
-
-    def judge(facts: DoctorFacts) -> Iterator[Finding]:
-        for device, readings in _answering(facts):
-            for name in needs:
-                value = getattr(readings, name, getattr(device, name, None))
-                if value is None:
-                    absent = {**device.absent, **readings.absent}
-                    yield _absent(name, absent.get(name), device)
-                    break
-            else:
-                yield check(device, readings)
-
-    return judge
-
-
-def _fine(device: Device, _: DeviceSample) -> Finding:
-    return ok("no problem", device)
-
-
-def _by_rule(
-    name: str, check: DeviceCheck = _fine
-) -> Callable[[DoctorFacts], Iterator[Finding]]:
-    """Return the verdicts of a rule, and a check of the devices where it finds nothing."""
-
-    def judge(facts: DoctorFacts) -> Iterator[Finding]:
-        verdicts = {}
-        for verdict in judge_snapshot(facts.inventory, facts.sample).verdicts:
-            if verdict.rule == name:
-                verdicts[verdict.device_uuid] = verdict
-        for device, readings in _answering(facts):
-            verdict = verdicts[device.uuid]
-            if not isinstance(verdict, NoFinding):
-                title = verdict.line
-                yield replace(
-                    verdict, title=title, label="", since=None, evidence=()
-                )
-            elif name == "ecc" and device.ecc_enabled is False:
-                text = "disabled: memory errors are not detected"
-                yield note(text, enable_ecc(device), device)
-            elif verdict.missing:
-                yield _absent(verdict.missing, verdict.absence, device)
-            else:
-                yield check(device, readings)
-
-    return judge
-
-
-def _no_ecc_errors(device: Device, readings: DeviceSample) -> Finding:
-    past = readings.ecc_uncorrected_lifetime
-    if past:
-        text = f"none now, {past} uncorrected in its life"
-        return note(text, "Watch it", device)
-    return ok("no problem", device)
-
-
-def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
-    """Return a finding for a link at its maximum, or for one that cannot be judged without load."""
-    if device.memory_is_shared:
-        return ok("none: it is on the host's chip", device)
-    now = readings.pcie_generation or 0, readings.pcie_width or 0
-    most = device.pcie_generation_max or 0, device.pcie_width_max or 0
-    text = link_text(*now)
-    if now[0] >= most[0] and now[1] >= most[1]:
-        return ok(f"{text}, the maximum", device)
-    return note(
-        f"not judged: little load, at {text} of {link_text(*most)}",
-        "Run `gputop doctor` again while it computes",
-        device,
-    )
-
-
-def power_limit(device: Device, readings: DeviceSample) -> Finding:
-    """Check for a lowered limit, even if it does not reduce the clocks now."""
-    limit = readings.power_limit_watts or 0
-    default = device.power_limit_default_watts or 0
-    lowered = lowered_limit(limit, default, device)
-    if lowered is not None:
-        return warning(*lowered, device)
-    return ok(f"{limit:.0f} W, its default is {default:.0f} W", device)
-
-
-def persistence(device: Device, _: DeviceSample) -> Finding:
-    """Check that the driver keeps the device initialized while no program uses it."""
-    if device.persistence_mode == "enabled":
-        return ok("on", device)
-    return note(
-        "off: the first program each time waits for the device to start",
-        f"{shared_command('-pm 1', device)}, or run nvidia-persistenced for all GPUs",
-        device,
-    )
-
-
-def compute_mode(device: Device, _: DeviceSample) -> Finding:
-    """Check that programs may compute on the device."""
-    mode = device.compute_mode or ""
-    remedy = f"{shared_command('-c 0', device)} lets all programs compute"
-    if mode == "prohibited":
-        return problem(
-            "prohibited: no program may compute on it", remedy, device
-        )
-    if mode != "default":
-        return note(
-            f"{value_text('compute_mode', mode)}: one program at a time",
-            remedy,
-            device,
-        )
-    return ok("default", device)
-
-
-OWN_CHECKS = {"ecc": _no_ecc_errors, "link_degraded": _link_not_slow}
-"""Checks of the devices where these rules find nothing."""
-BY_RULES = [
-    Check(
-        rule.name,
-        CheckGroup.DEVICES,
-        rule.title,
-        _by_rule(rule.name, OWN_CHECKS.get(rule.name, _fine)),
-    )
-    for rule in RULES
-    if not rule.needs_history and rule.name != "xid"
-]
-"""Checks by the rules that need one snapshot. Xids are also read from the kernel log."""
-_LIMITS = ("power_limit_watts", "power_limit_default_watts")
-OF_EACH = (
-    ("power_limit", "power limit", _LIMITS, power_limit),
-    ("persistence", "persistence", ("persistence_mode",), persistence),
-    ("compute_mode", "compute mode", ("compute_mode",), compute_mode),
-)
-"""Name, title, needed readings, and the check of a device without a rule."""
-
 DEVICE_CHECKS = (
     Check("state", CheckGroup.DEVICES, "state", state),
     Check("xid", CheckGroup.DEVICES, "Xid errors", xids),
-    *BY_RULES,
     *(
-        Check(name, CheckGroup.DEVICES, title, _of_each(needs, check))
-        for name, title, needs, check in OF_EACH
+        Check(rule.name, CheckGroup.DEVICES, rule.title, _judged_by(rule))
+        for rule in DEVICE_RULES.values()
+        if rule.name != "xid"
     ),
 )
 

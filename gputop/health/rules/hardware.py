@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
 
@@ -94,12 +93,16 @@ def thermal(view: RuleView) -> Finding | None:
         return None
     evidence = view.means(("temperature", HEAT))
     evidence += view.newest("slows down at", "temperature_slowdown_celsius")
-    remedy = (
+    lost, cost = _lost(view, HEAT_REASONS)
+    return Finding(
+        Severity.WARNING,
+        BY_WORD["sw_thermal"].fault,
+        [*slowed, *lost, *evidence, *_clock(view)],
         "Check fans, dust, airflow and its neighbours; a lower power limit costs less than "
-        "throttling"
+        "throttling",
+        cost_percent=cost,
+        bound=Bound.HEAT,
     )
-    found = _slowed(view, slowed, "sw_thermal", HEAT_REASONS, evidence, remedy)
-    return replace(found, bound=Bound.HEAT)
 
 
 def hardware_slowdown(view: RuleView) -> Finding | None:
@@ -109,10 +112,16 @@ def hardware_slowdown(view: RuleView) -> Finding | None:
         return None
     brake, other = HARDWARE_REASONS
     cause = brake if view.slowed_percent(brake) > 0 else other
+    lost, cost = _lost(view, HARDWARE_REASONS)
     evidence = view.means(("power", POWER))
-    remedy = "Check power cables and supply, and what else draws from it; `dmesg` may say more"
-    found = _slowed(view, slowed, cause, HARDWARE_REASONS, evidence, remedy)
-    return replace(found, bound=Bound.POWER)
+    return Finding(
+        Severity.WARNING,
+        BY_WORD[cause].fault,
+        [*slowed, *lost, *evidence, *_clock(view)],
+        "Check power cables and supply, and what else draws from it; `dmesg` may say more",
+        cost_percent=cost,
+        bound=Bound.POWER,
+    )
 
 
 def _slowed_share(
@@ -130,25 +139,6 @@ def _slowed_share(
     if view.momentary:
         headline = ""
     return [view.measured(label, REASONS, share, "%", headline=headline)]
-
-
-def _slowed(
-    view: RuleView,
-    slowed: Iterable[Evidence],
-    cause: str,
-    causes: Sequence[str],
-    evidence: Iterable[Evidence],
-    remedy: str,
-) -> Finding:
-    """Return the finding about a slowdown, mainly by `cause`."""
-    lost, cost = _lost(view, causes)
-    return Finding(
-        Severity.WARNING,
-        BY_WORD[cause].fault,
-        [*slowed, *lost, *evidence, *_clock(view)],
-        remedy,
-        cost_percent=cost,
-    )
 
 
 def clocks_low(view: RuleView) -> Finding | None:
@@ -295,19 +285,17 @@ def link_degraded(view: RuleView) -> Finding | None:
         link_text(generation, width),
         link_text(generation_max, width_max),
     )
-    evidence = [Evidence("generation, of its maximum", GENERATION, generation)]
-    evidence.append(Evidence("lanes, of their maximum", WIDTH, width))
-    ours, full = (
-        link_bytes(generation, width),
-        link_bytes(generation_max, width_max),
-    )
+    evidence = [
+        Evidence("generation, of its maximum", GENERATION, generation),
+        Evidence("lanes, of their maximum", WIDTH, width),
+    ]
+    ours = link_bytes(generation, width)
+    full = link_bytes(generation_max, width_max)
     if ours and full:
-        evidence.append(
-            Evidence("it can carry", "pcie_rx_bytes_per_second", ours, "B/s")
-        )
-        evidence.append(
-            Evidence("it could carry", "pcie_rx_bytes_per_second", full, "B/s")
-        )
+        evidence += [
+            Evidence("it can carry", PCIE[0], ours, "B/s"),
+            Evidence("it could carry", PCIE[0], full, "B/s"),
+        ]
     return Finding(
         Severity.WARNING,
         f"PCIe link at {present} of {most} under load",

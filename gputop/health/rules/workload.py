@@ -24,7 +24,7 @@ from gputop.health.findings import (
     Severity,
     capitalized,
 )
-from gputop.health.rule_view import NoEvidence, RuleView, needed
+from gputop.health.rule_view import RuleView, needed
 from gputop.schema.derived import (
     HOST_CPU,
     PROCESS_COUNT,
@@ -225,17 +225,16 @@ def few_sms_work(view: RuleView) -> list[Evidence] | None:
 
 
 def _a_peer_works(view: RuleView) -> bool:
-    """Return True if another device of the job does something else than waiting."""
-    if view.peers.one_works is None:
-        view.peers.one_works = any(map(_works, view.peers.views))
-    return view.peers.one_works
-
-
-def _works(view: RuleView) -> bool:
-    try:
-        return few_sms_work(view) is None
-    except NoEvidence:
-        return False
+    """Return True if a device of the job is less busy, or if more of its SMs work."""
+    name, most = SM, t.FEW_SMS.end
+    if view.mean_or_none(SM) is None:
+        name = POWER
+        most = t.FEW_WATTS.end / 100 * (view.sample.power_limit_watts or 0.0)
+    least_busy = min(view.peers.means(BUSY), default=100.0)
+    return (
+        least_busy < t.BUSY.end
+        or max(view.peers.means(name), default=0.0) > most
+    )
 
 
 def no_tensor_cores(view: RuleView) -> Finding | None:
