@@ -18,7 +18,7 @@ from gputop.bench.events import Done, Failed, RunLimit
 from gputop.bench.results import store
 from gputop.bench.results.store import judged
 from gputop.ui.benchmark import running
-from gputop.ui.benchmark.device_choice import ALL, MORE, DevicesDialog
+from gputop.ui.benchmark.device_choice import ALL
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
@@ -213,28 +213,6 @@ async def test_of_all_a_lost_one_is_left_out_and_said(scripted: type[Scripted]) 
         )
         await ended(pilot)
         assert [each.target.number for each in scripted.requests] == ["0", "2"]
-
-
-async def test_several_are_picked_from_a_list(scripted: type[Scripted]) -> None:
-    app = quiet(4)
-    async with app.run_test(size=SIZE) as pilot:
-        await opened(pilot, device=MORE)
-        assert isinstance(app.screen, DevicesDialog)
-        assert [each.text[:5] for each in app.screen.choices] == [
-            "[x] 0",
-            "[ ] 1",
-            *(f"[ ] {n}" for n in "23C"),
-        ]
-        await pilot.press("down", "down", "space", "down", "down", "space", "space", "enter")
-        assert app.screen_stack == [app.screen]
-        assert app.query_one("#device", Select).value == "some"
-        await pilot.press("b")
-        await ended(pilot)
-        assert [each.target.number for each in scripted.requests] == ["0", "2"]
-        choose_look(pilot, "device", MORE)
-        await settle(pilot)
-        await pilot.press("space", "escape")
-        assert app.query_one("#device", Select).value == "some", "as it was"
 
 
 async def test_a_check_runs_its_parts_and_lists_their_verdicts(
