@@ -244,7 +244,7 @@ async def test_tables_of_several_run_to_their_ends(
         await ended(pilot)
         assert shown(pilot, TitleView).startswith(f" Done {kind}")
         assert states(pilot, 2) == ["ok", "ok"]
-        assert "GPU 1" in shown(pilot, ThroughputChart)
+        assert "GPU 0" in shown(pilot, ThroughputChart)
     assert [each.kind for each in kept] == [kind, kind]
     peers = [[peer.number for peer in each.peers] for each in scripted.requests]
     assert peers == ([["1"], ["0"]] if kind == "copy" else [[], []])
