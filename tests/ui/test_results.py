@@ -148,7 +148,7 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
         await loaded(pilot)
         await pilot.press("enter")
         await until(pilot, lambda: "TFLOP/s over time" in shown(pilot, ThroughputChart))
-        assert "clock 0–2000" in shown(pilot, ThroughputChart), "its readings, too"
+        assert "power      690/700 W" in shown(pilot, ThroughputChart), "its readings, too"
         assert "Done bfloat16" in shown(pilot, TitleView)
         await pilot.press("down", "enter")
         await until(pilot, lambda: "no curve of this run" in shown(pilot, ThroughputChart))
