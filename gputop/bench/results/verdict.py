@@ -34,7 +34,6 @@ from gputop.bench.results.advice import (
     smi_id,
     summary,
 )
-from gputop.bench.results.columns import ending
 from gputop.bench.results.compare import method
 from gputop.bench.results.link_verdict import (
     has_links,
@@ -47,6 +46,7 @@ from gputop.bench.results.measures import (
     verified_text,
     wrong_results,
 )
+from gputop.bench.results.outcome import ending
 from gputop.bench.results.speed_verdict import (
     judge_by_datasheet,
     judge_by_earlier_runs,
