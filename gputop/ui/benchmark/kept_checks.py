@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gputop.bench.events import Result
+from gputop.bench.events import DEGRADED, FAULTY, Result
 from gputop.bench.plan.kinds import CHECK, DeviceKind
 from gputop.bench.plan.request import Target
 from gputop.bench.results.check_report import check_details, check_page
 from gputop.bench.results.html_report import html_document, html_page
-from gputop.bench.results.outliers import GRAVEST_FIRST
-from gputop.bench.results.verdict import status
+from gputop.bench.results.outcome import outcome_of
 from gputop.bench.run.check_parts import (
     DEFAULT_LEVEL,
     CheckResult,
@@ -33,7 +32,8 @@ def check_result(parts: Sequence[Result]) -> Result:
     It has the figures of the soak and the gravest verdict.
     """
     shown = next((each for each in parts if each.kind == "soak"), parts[-1])
-    gravest = min(parts, key=lambda each: GRAVEST_FIRST.index(status(each)))
+    bad = [each for each in parts if each.state in (FAULTY, DEGRADED)]
+    gravest = min(bad or parts, key=outcome_of)
     return replace(
         shown,
         kind=CHECK,
