@@ -13,10 +13,9 @@ from gputop.bench.results.check_report import (
     check_details,
     check_page,
     check_summary,
-    part_state,
+    part_outcome,
 )
 from gputop.bench.results.html_report import html_document
-from gputop.bench.results.outliers import outliers
 from gputop.bench.run.check import Check
 from gputop.bench.run.check_parts import DEFAULT_LEVEL, LEVELS
 from gputop.commands.bench_results import (
@@ -88,7 +87,7 @@ async def _follow(
 
     async for part in check.follow(run_part):
         why = part.left_out and f", {part.left_out}"
-        print_message(f"{head}{part_state(part)}{why}")
+        print_message(f"{head}{part_outcome(part).word}{why}")
 
 
 def _report(
@@ -108,6 +107,6 @@ def _report(
     written = args.report is None or write_report(args, document)
     statuses = []
     for part in result.parts:
-        statuses += [each.exit_status for each in outliers(part.members)]
+        statuses += [each.outcome.status for each in part.members]
     complete = FINE if written and result.complete else COULD_NOT_RUN
     return gravest([*statuses, stopped, complete, printed])

@@ -14,21 +14,20 @@ from gputop.agent.lines import to_plain
 from gputop.bench.events import SCHEMA
 from gputop.bench.results.html_report import html_page
 from gputop.bench.results.measures import wrong_results
+from gputop.bench.results.outcome import outcome_of
 from gputop.bench.results.outliers import (
-    GRAVEST_FIRST,
     device_outcome,
     devices_page,
-    outliers,
     outliers_document,
-    was_stopped,
 )
 from gputop.bench.results.page import device_blocks, result_page, rows_page
-from gputop.bench.results.verdict import VerdictLimits, status
+from gputop.bench.results.verdict import VerdictLimits
 from gputop.bench.run.keep import keep
 from gputop.commands.arguments import output_width, print_page, wants_colour
 from gputop.commands.bench import unwritten
 from gputop.console import (
     COULD_NOT_RUN,
+    DEGRADED,
     FAULT,
     FINE,
     INTERRUPTED,
@@ -43,6 +42,9 @@ if TYPE_CHECKING:
     from gputop.bench.results.outliers import DeviceOutcome
     from gputop.bench.results.page import Block, Page
     from gputop.bench.run.device_run import DeviceRun
+
+
+GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
 
 
 def show_page(page: Page, args: argparse.Namespace) -> int:
@@ -100,8 +102,7 @@ def report_devices(
         print_json(outliers_document(members))
     elif members:
         printed = show_page(devices_page(members), args)
-    statuses = [each.exit_status for each in outliers(members)]
-    statuses += [INTERRUPTED for each in members if was_stopped(each)]
+    statuses = [each.outcome.status for each in members]
     return gravest([*statuses, printed if members else COULD_NOT_RUN])
 
 
@@ -161,7 +162,7 @@ def _status(run: DeviceRun, args: argparse.Namespace) -> int:
             print_message(
                 f"warning: {run.request.target.label}: {part.name}: {part.why}"
             )
-    return INTERRUPTED if result.stopped == "user" else status(result)
+    return outcome_of(result).status
 
 
 def _page(

@@ -12,7 +12,8 @@ import pytest
 from gputop.bench.events import Comparison, Point, Result, Verdict, VerdictPart
 from gputop.bench.results.compare import comparable, last_runs, percent_limits, regression
 from gputop.bench.results.measures import score
-from gputop.bench.results.verdict import status, with_verdicts
+from gputop.bench.results.outcome import outcome_of
+from gputop.bench.results.verdict import with_verdicts
 from tests.bench.kept import BASE, CONDITIONS, COPY, SWEEP, faster, soak, table, with_comparisons
 from tests.bench.workers import RESULT
 
@@ -186,7 +187,7 @@ def verdicts(means: list[float]) -> list[int]:
     for n, mean in enumerate(means):
         (judged,) = with_verdicts(with_comparisons([soak(mean, ago=-3600.0 * n)], kept[::-1]))
         kept.append(judged)
-        found.append(status(judged))
+        found.append(outcome_of(judged).status)
     return found
 
 

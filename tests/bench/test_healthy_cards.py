@@ -11,7 +11,8 @@ from gputop.agent.device import Device
 from gputop.bench.events import Result
 from gputop.bench.plan.peaks import PEAKS
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results.verdict import judge, status, with_verdicts
+from gputop.bench.results.outcome import outcome_of
+from gputop.bench.results.verdict import judge, with_verdicts
 from gputop.bench.run.device_run import DeviceRun
 from tests.bench.chips import CHIPS, Chip
 from tests.runs import Clock, gpu_result, gpu_sample
@@ -142,7 +143,7 @@ def test_a_healthy_card_is_not_degraded(card: Card) -> None:
     near_limit = card.watts > 0.9 * card.limit
     (found,) = with_verdicts([ran(card, capped=near_limit)])
     assert datasheet(found)[0] == "ok", datasheet(found)[1]
-    assert status(found) == 0
+    assert outcome_of(found).status == 0
     assert found.verdict is not None
     assert found.verdict.summary.startswith("No fault found. Computes correctly, ")
 
@@ -151,7 +152,7 @@ def test_a_healthy_card_is_not_degraded(card: Card) -> None:
 def test_the_same_card_stuck_at_a_low_clock_is_degraded(card: Card) -> None:
     (found,) = with_verdicts([ran(stuck(card), capped=False)])
     assert datasheet(found)[0] == "degraded"
-    assert status(found) == 4
+    assert outcome_of(found).status == 4
     assert found.verdict is not None
     assert "Too slow: its clock stays at " in found.verdict.summary
 

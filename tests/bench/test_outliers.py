@@ -72,7 +72,7 @@ def test_what_is_wrong_is_gravest_and_says_nothing_about_the_others() -> None:
     held = DeviceOutcome("node-1", "GPU-7", "GPU 7", H100, None, "it is in use", COULD_NOT_RUN)
     members = [*fleet(700, 701, 702, 600), held, dead, wrong]
     found = outliers(judged(members))
-    assert [(each.uuid, each.exit_status) for each in found] == [
+    assert [(each.uuid, each.outcome.status) for each in found] == [
         ("GPU-8", FAULT),
         ("GPU-9", FAULT),
         ("GPU-7", COULD_NOT_RUN),

@@ -11,7 +11,6 @@ from gputop.bench.events import Conditions, Point, Result
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, DATASHEET
 from gputop.bench.results.measures import best_row, best_row_text
 from gputop.bench.results.page import Sentence, condition_facts, figure_facts, result_page
-from gputop.bench.results.tables import device_tables
 from gputop.bench.results.tables import table as table_of
 from gputop.bench.results.verdict import with_verdicts
 from gputop.output.result_pages import page_text
@@ -117,20 +116,6 @@ def test_the_scatter_is_a_column_and_marks_what_it_spoils() -> None:
     assert [line[-1] for line in found.lines] == ["±", "1.2 %", "7.5 %"]
     assert found.spoiled == {(2, 1), (2, 3), (2, 5)}, "the row, and the largest of the line"
     assert found.transposed().spoiled == {(1, 2), (3, 2), (5, 2)}
-
-
-def test_devices_side_by_side() -> None:
-    (found,) = device_tables("copy", {"GPU 0": COPY, "GPU 1": COPY[:2]})
-    assert found.lines == [
-        ["GB/s, largest size", "GPU 0", "GPU 1"],
-        ["1 thread", "23.4", "55.0"],
-        ["2 threads", "110", "110"],
-    ]
-    (found,) = device_tables("peak", {"GPU 0": PEAK, "GPU 1": PEAK[:1]})
-    assert found.lines[1:] == [
-        ["GPU 0", "3.90", "B column-major, confirmed, 640×512×512"],
-        ["GPU 1", "3.00", "B row-major, 256"],
-    ]
 
 
 def of(kind: str, points: tuple[Point, ...], **fields: Any) -> Result:

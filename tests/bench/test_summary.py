@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from gputop.bench.events import Comparison, Conditions, Point, Result
-from gputop.bench.results.verdict import judge, status
+from gputop.bench.results.outcome import outcome_of
+from gputop.bench.results.verdict import judge
 from tests.bench.kept import BASE, CONDITIONS, COPY, faster, table
 from tests.bench.workers import RESULT
 
@@ -145,7 +146,7 @@ CASES: dict[str, Result | Among] = {
     "uneven": gpu(dip_percent=30.1),
 }
 SENTENCES = re.findall(
-    r"^(\d) (.+?): (.*)$", Path(__file__).with_name("summaries.txt").read_text(), re.MULTILINE
+    r"^(\d+) (.+?): (.*)$", Path(__file__).with_name("summaries.txt").read_text(), re.MULTILINE
 )
 """The exit status, name and sentence of each case."""
 
@@ -160,7 +161,7 @@ def test_the_sentence_and_the_exit_status(expected: str, name: str, sentence: st
     result, others = given if isinstance(given, Among) else (given, ())
     verdict = judge(result, others)
     assert verdict.summary == sentence
-    assert status(replace(result, verdict=verdict)) == int(expected)
+    assert outcome_of(replace(result, verdict=verdict)).status == int(expected)
     assert sentence.startswith("Faulty: ") == (expected == "1")
     assert not (sentence.startswith("No fault found") and expected != "0")
     for command in re.findall(r"`sudo (nvidia-smi[^`]*)`", sentence):

@@ -22,8 +22,9 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
+from gputop.bench.results.outcome import outcome_of
 from gputop.bench.results.page import droop_text, figure_facts
-from gputop.bench.results.verdict import judge, status, with_verdicts
+from gputop.bench.results.verdict import judge, with_verdicts
 from gputop.bench.run.device_run import DeviceRun
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
@@ -185,7 +186,7 @@ def test_healthy_gpus_are_status_0(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_a_gpu_that_collapses_or_swings_is_degraded(rate: Callable[[float], float]) -> None:
     (found,) = with_verdicts(results([simulated(rate=rate)]))
-    assert status(found) == 4
+    assert outcome_of(found).status == 4
     why = parts(found)["steadiness"].why
     assert why.startswith("its slowest 5 s are ")
     assert why.endswith("% under the median, without a power cap or heat")
@@ -317,7 +318,7 @@ def test_what_has_no_evidence_is_not_judged(changes: dict[str, Any], part: str, 
     (found,) = with_verdicts([dataclasses.replace(BASE, **changes)])
     assert parts(found)[part].state == "not judged"
     assert why in parts(found)[part].why
-    assert status(found) == 0
+    assert outcome_of(found).status == 0
 
 
 UNCAPPED = dataclasses.replace(CONDITIONS, power_watts_mean=450.0, clock_event_seconds={})
@@ -421,7 +422,7 @@ LINKS: dict[str, tuple[Callable[[int, int], float], dict[int, str]]] = {
 def test_links_are_compared_by_direction(case: str) -> None:
     rate, slow = LINKS[case]
     found = with_verdicts([of_eight(number, rate) for number in range(8)])
-    assert [number for number, each in enumerate(found) if status(each)] == [*slow]
+    assert [number for number, each in enumerate(found) if outcome_of(each).status] == [*slow]
     for number, why in slow.items():
         assert parts(found[number])["links"].why.startswith(why)
     assert "links" not in parts(with_verdicts([table("copy", COPY)])[0])

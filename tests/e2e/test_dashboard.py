@@ -96,7 +96,7 @@ def test_the_screen_is_there_while_the_driver_still_starts(driver: FakeDriver) -
 def start_stress(terminal: Terminal) -> None:
     terminal.wait_for("Press b")
     terminal.send("b")
-    terminal.wait_for("Running float32", timeout=60)
+    terminal.wait_for("Running: float32", timeout=60)
     terminal.wait_for(lambda t: re.search(r"now \d", t.text) is not None)
 
 
@@ -117,7 +117,7 @@ def test_the_cpu_is_stressed_and_drawn_where_there_is_no_driver() -> None:
         terminal.wait_for(lambda t: any("\u2801" <= c <= "\u28ff" for c in t.text))
         assert len(worker_pids(terminal)) == 1
         terminal.send("x")
-        terminal.wait_for("Stopped float32")
+        terminal.wait_for("Stopped: float32")
         assert worker_pids(terminal) == []
         terminal.wait_for(" stopped")
         terminal.send("1")
@@ -178,7 +178,7 @@ def test_a_demo_simulates_the_stress_test_and_leaves_nothing(tmp_path: Path) -> 
         see(terminal, "simulated  TFLOP/s over time", "power cap", "98/700 W")
         assert terminal.processes() == before, "no worker, and no second sampler"
         terminal.send("x")
-        see(terminal, "Stopped bfloat16 8192×8192×8192 on GPU 0 simulated H100", " stopped")
+        see(terminal, "Stopped: bfloat16 8192×8192×8192 on GPU 0 simulated H100", " stopped")
         terminal.send("q")
         assert terminal.wait() == 0
     assert [*tmp_path.rglob("results*")] == []

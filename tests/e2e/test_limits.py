@@ -130,4 +130,4 @@ def test_heat_ends_a_run_on_a_terminal_that_nobody_reads(
         assert ended, "the worker goes on on a device that is too hot"
         terminal.collect(0.5)  # the notification may have gone by the time that it can be shown
         terminal.send("2")
-        terminal.wait_for("Too hot it reached 88°C, and its limit is 86°C")
+        terminal.wait_for("Too hot: it reached 88°C, and its limit is 86°C")

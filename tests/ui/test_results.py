@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -148,13 +149,13 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
         await loaded(pilot)
         await pilot.press("enter")
         await until(pilot, lambda: "TFLOP/s over time" in shown(pilot, ThroughputChart))
-        assert "mean 1" in shown(pilot, ThroughputChart), "its readings, too"
-        assert "Done bfloat16" in shown(pilot, TitleView)
+        assert "power      690/700 W" in shown(pilot, ThroughputChart), "its readings, too"
+        assert "Done: bfloat16" in shown(pilot, TitleView)
         await pilot.press("down", "enter")
         await until(pilot, lambda: "no curve of this run" in shown(pilot, ThroughputChart))
         await pilot.press("d", "d", "d", "down", "d")
         said = text_of(lines(app))
-        assert "802 TFLOP/s over 1:00, then 803 TFLOP/s over 1:00" in said
+        assert re.search(r"TFLOP/s +802 +803 ", said)
         await pilot.press("escape", "delete", "n")
         assert forgotten == []
         await pilot.press("delete")

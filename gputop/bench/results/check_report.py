@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import DEGRADED, FAULTY, NOT_JUDGED, OK
+from gputop.bench.events import NOT_JUDGED
 from gputop.bench.results.measures import best_row_text, figure_text
+from gputop.bench.results.outcome import Outcome
 from gputop.bench.results.outliers import (
-    FAILED,
     MOST_ROWS,
-    STOPPED,
     DeviceOutcome,
     joined,
     outliers,
@@ -31,9 +30,8 @@ from gputop.text import ABSENT, count, duration, visible
 if TYPE_CHECKING:
     from gputop.bench.run.check_parts import CheckResult, PartResult
 
-LEFT_OUT = "left out"
-PART_STATES = (FAULTY, FAILED, STOPPED, DEGRADED, OK, NOT_JUDGED, LEFT_OUT)
-"""States of a part, the gravest first. A part has the state of its worst device."""
+LEFT_OUT = Outcome(14, "left out")
+"""State of a part that no device ran."""
 
 
 def check_page(check: CheckResult) -> list[Block]:
@@ -48,12 +46,12 @@ def check_page(check: CheckResult) -> list[Block]:
 
 def check_level(check: CheckResult) -> Level:
     """Return the severity of the gravest part."""
-    states = {part_state(part) for part in check.parts}
-    if FAULTY in states:
+    levels = {part_outcome(part).level for part in check.parts}
+    if "fault" in levels:
         return "fault"
-    if states & {FAILED, DEGRADED}:
+    if "warn" in levels:
         return "warn"
-    return "good" if OK in states and check.complete else ""
+    return "good" if "good" in levels and check.complete else ""
 
 
 def check_details(check: CheckResult) -> Iterator[Block]:
@@ -96,7 +94,7 @@ def _gravest(found: Sequence[DeviceOutcome]) -> str:
     """Return a sentence about the worst device and all others with the same fault."""
     said: dict[str, tuple[DeviceOutcome, str]] = {}
     for each in found:
-        if each.exit_status == found[0].exit_status:
+        if each.outcome.rank == found[0].outcome.rank:
             said.setdefault(each.name, (each, each.sentence))
     return joined([*said.values()])[0][1]
 
@@ -120,7 +118,9 @@ def check_table(check: CheckResult) -> list[list[str]]:
             # The best row says more than a mean over all rows.
             figure = best_row_text(results[0])
         many = str(len(part.members) or ABSENT)
-        rows.append([part.name, seconds, many, figure, part_state(part)])
+        rows.append(
+            [part.name, seconds, many, figure, part_outcome(part).word]
+        )
     return rows
 
 
@@ -155,10 +155,10 @@ def check_devices(check: CheckResult) -> str:
     return f"{', '.join(named)}, {hosts}"
 
 
-def part_state(part: PartResult) -> str:
-    """Return the verdict about a part's worst device in one word."""
-    states = {member.state for member in part.members}
-    return next((each for each in PART_STATES if each in states), LEFT_OUT)
+def part_outcome(part: PartResult) -> Outcome:
+    """Return the outcome of a part's worst device."""
+    outcomes = [member.outcome for member in part.members]
+    return min(outcomes, default=LEFT_OUT)
 
 
 def check_problems(check: CheckResult) -> list[str]:
@@ -173,18 +173,18 @@ def check_problems(check: CheckResult) -> list[str]:
         ]
         for member in part.members:
             if (
-                member.state == NOT_JUDGED
+                member.outcome.word == NOT_JUDGED
                 and member.result
                 and member.result.verdict
             ):
                 why = member.result.verdict.parts[0].why
                 said.append((member, f"{NOT_JUDGED}, {why}"))
         for member, line in joined(said):
-            rank = PART_STATES.index(member.state)
+            rank = member.outcome.rank
             lines.append((rank, visible(f"{part.name}, {line}", 600)))
     lines.sort(key=lambda line: line[0])
     found = [line for _, line in lines]
     for part in check.parts:
         if part.left_out:
-            found.append(f"{part.name}: {LEFT_OUT}, {part.left_out}")
+            found.append(f"{part.name}: {LEFT_OUT.word}, {part.left_out}")
     return found

@@ -6,12 +6,12 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from gputop.bench.events import FAULTY, UNWATCHED, Result
+from gputop.bench.events import FAULTY, Result
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.plan.peaks import AT_MAXIMUM_CLOCK, DATASHEET
 from gputop.bench.results.measures import best_row, best_row_text, rate_text
+from gputop.bench.results.outcome import outcome_of
 from gputop.text import (
     ABSENT,
     duration,
@@ -25,30 +25,6 @@ from gputop.text import (
 
 RECENT_SECONDS = 300 * 86400.0
 """Age from which a date has its year."""
-
-
-class Ending(NamedTuple):
-    """How a run ended, as one word and as a part of a sentence."""
-
-    word: str
-    sentence: str
-
-
-ENDINGS = {
-    "time": Ending("ok", "time was up"),
-    "user": Ending("stopped", "stopped by the user"),
-    "limit": Ending("too hot", "ended by the temperature limit"),
-    "silent": Ending(
-        "unwatched", "ended because the device could not be watched"
-    ),
-    UNWATCHED: Ending("unwatched", "ended because its guard failed"),
-}
-
-
-def ending(result: Result) -> Ending:
-    """Return how the run ended."""
-    other = Ending(visible(result.stopped, 20), "stopped by the user")
-    return ENDINGS.get(result.stopped, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +66,14 @@ def percent_of_peak(result: Result) -> str:
 
 def verdict(result: Result) -> str:
     """Return the gravest fact: a fault, a slower result, an early end, or the verdict's state."""
-    if result.state == FAULTY:
-        return "FAULTY"
     slower = result.known_comparison.slower
-    if slower is not None:
-        rows = [
-            float(each) for each in re.findall(r" is ([\d.]+) % under", slower)
-        ]
-        worst = max(rows, default=result.known_comparison.under_percent or 0.0)
-        return f"{worst:.0f} % under"
-    if result.stopped != "time" or result.verdict is None:
-        return ending(result).word
-    return "DEGRADED" if result.verdict.bad else result.state
+    if slower is None or result.state == FAULTY:
+        return outcome_of(result).word
+    rows = [
+        float(each) for each in re.findall(r" is ([\d.]+) % under", slower)
+    ]
+    worst = max(rows, default=result.known_comparison.under_percent or 0.0)
+    return f"{worst:.0f} % under"
 
 
 def share_of_usual(result: Result) -> str:

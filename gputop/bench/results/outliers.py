@@ -8,29 +8,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.events import DEGRADED, FAULTY, SCHEMA, Result
+from gputop.bench.events import SCHEMA, Result
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results.columns import devices_table, shape
 from gputop.bench.results.measures import figure_text, score
-from gputop.bench.results.page import Block, Heading, Sentence, level_of
+from gputop.bench.results.outcome import Outcome, outcome_of, outcome_of_status
+from gputop.bench.results.page import Block, Heading, Sentence
 from gputop.bench.results.tables import TextTable, pair_tables
-from gputop.bench.results.verdict import status
-from gputop.console import COULD_NOT_RUN, FAULT, FINE, INTERRUPTED
-from gputop.console import DEGRADED as DEGRADED_STATUS
+from gputop.console import FINE, INTERRUPTED
 from gputop.text import count, duration, fold_list, visible
 
 if TYPE_CHECKING:
     from gputop.bench.run.device_run import DeviceRun
 
-GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED_STATUS, FINE)
 MOST_ROWS = 32
 """Most devices that are all listed. With more devices only outliers are listed."""
-
-
-FAILED, STOPPED = "failed", "stopped"
-"""States of devices without a result, and of devices whose run the user stopped."""
-STATES = {FAULT: FAULTY, INTERRUPTED: STOPPED, DEGRADED_STATUS: DEGRADED}
-"""States of devices by exit status. Any other status means that the device failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +72,11 @@ class DeviceOutcome:
         return [f"{part.name}: {part.why}" for part in bad]
 
     @property
-    def exit_status(self) -> int:
-        """Exit status for the device."""
-        return self.status if self.result is None else status(self.result)
-
-    @property
-    def state(self) -> str:
-        """Verdict in one word, or `failed` or `stopped`."""
-        if self.result is not None and not self.reasons:
-            return STOPPED if was_stopped(self) else self.result.state
-        return STATES.get(self.exit_status, FAILED)
+    def outcome(self) -> Outcome:
+        """State of the device in one word, with its exit status."""
+        if self.result is None:
+            return outcome_of_status(self.status)
+        return outcome_of(self.result)
 
     @property
     def sentence(self) -> str:
@@ -144,12 +131,10 @@ def outliers(members: Sequence[DeviceOutcome]) -> list[DeviceOutcome]:
     known = scores_by_group(members)
 
     def rank(member: DeviceOutcome) -> tuple[int, float]:
-        grave, share, value = 1, 0.0, member.score
-        if member.exit_status in GRAVEST_FIRST:
-            grave = GRAVEST_FIRST.index(member.exit_status)
+        share, value = 0.0, member.score
         if value:
             share = value / statistics.median(known[member.group])
-        return grave, share
+        return member.outcome.rank, share
 
     return sorted((each for each in members if each.reasons), key=rank)
 
@@ -197,11 +182,9 @@ def _sentences(
 ) -> Iterator[Sentence]:
     """Yield the summaries of the devices. Devices with the same summary share a line."""
     said = [(member, member.sentence) for member in members if member.sentence]
-    worst = ""
-    if found:
-        worst = FAULTY if found[0].exit_status == FAULT else DEGRADED
+    level = found[0].outcome.level if found else ""
     for _, line in joined(said):
-        yield Sentence(line, level_of(worst))
+        yield Sentence(line, level)
 
 
 def _title(members: Sequence[DeviceOutcome], results: Sequence[Result]) -> str:
@@ -305,7 +288,7 @@ def outliers_document(members: Sequence[DeviceOutcome]) -> dict[str, Any]:
     for each in outliers(members):
         named = {**_named(each), "score": each.score}
         found.append(
-            {**named, "reasons": each.reasons, "status": each.exit_status}
+            {**named, "reasons": each.reasons, "status": each.outcome.status}
         )
     for member in members:
         named = _named(member)

@@ -17,7 +17,7 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.plan.peaks import percent_lines
-from gputop.bench.results.columns import ending, shape, share_of_usual
+from gputop.bench.results.columns import shape, share_of_usual
 from gputop.bench.results.measures import (
     measured,
     memory_errors_text,
@@ -27,6 +27,7 @@ from gputop.bench.results.measures import (
     score,
     verified_text,
 )
+from gputop.bench.results.outcome import ending, outcome_of
 from gputop.bench.results.statistics import LARGE_DROOP
 from gputop.bench.results.tables import BETWEEN, TextTable, layout_of, table
 from gputop.schema.values import CAUSES, span_text, value_text
@@ -137,10 +138,7 @@ def headline(result: Result) -> Iterator[Sentence]:
     """Yield the summary of the verdict, if there is a verdict."""
     if result.verdict is None:
         return
-    level = level_of(result.state)
-    if result.stopped not in ("time", "user") and level != "fault":
-        level = "warn"
-    yield Sentence(result.verdict.summary, level)
+    yield Sentence(result.verdict.summary, outcome_of(result).level)
 
 
 def verdict_blocks(result: Result) -> Iterator[Block]:

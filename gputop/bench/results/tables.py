@@ -1,4 +1,4 @@
-"""Rows of a run as a table of text, with a layout per kind, for one or several devices."""
+"""Rows of a run as a table of text, with a layout per kind."""
 
 from __future__ import annotations
 
@@ -122,8 +122,6 @@ class Layout:
     Only cells of the first value can be the best of their column.
     """
     size: Callable[[float], str] = "{:.0f}".format
-    at_largest: str | None = None
-    """Heading of a table of several devices at the largest size; None for a table per size."""
 
     def size_text(self, point: Point) -> str:
         """Return the size of a row, or its shape if it is not square."""
@@ -166,14 +164,12 @@ LAYOUTS = {
         "size",
         {BANDWIDTH: "{}", "latency_seconds": "latency"},
         size,
-        at_largest="GB/s, largest size",
     ),
     "memory": Layout(
         "pattern",
         "series",
         _titles(BANDWIDTH, "passes"),
         size,
-        at_largest="GB/s",
     ),
     "step": Layout(
         "training step",
@@ -188,7 +184,6 @@ LAYOUTS = {
         | _titles("algorithm_bytes_per_second", seconds="mean")
         | _titles("p99_seconds", "wrong"),
         size,
-        at_largest="bus GB/s, largest size",
     ),
 }
 SHAPES = Layout("shape", "row", _titles("tflops", "seconds"))
@@ -248,42 +243,6 @@ def _columns(layout: Layout, points: Sequence[Point]) -> list[str]:
         for each in across:
             found.append(title.format(each))
     return found
-
-
-def device_tables(
-    kind: str, devices: Mapping[str, Sequence[Point]]
-) -> list[TextTable]:
-    """Return the rows of several devices side by side. `devices` has their labels as keys.
-
-    The result is one table at the largest size, or a table per size, from the smallest on. For a
-    search it is a table of the best shape of each device.
-    """
-    layout = layout_of(kind)
-    if layout is SHAPES:
-        return [_best_shapes(devices)]
-    value = next(iter(layout.values))
-    grids: dict[str, Grid] = {}
-    ways = []
-    for device, points in devices.items():
-        for point in sorted(points, key=lambda point: point.x):
-            heading = layout.at_largest or layout.size(point.x)
-            cell = layout.cell(value, point)
-            if cell is not None:
-                ways.append(point.series.rpartition(BETWEEN)[2])
-                grids.setdefault(heading, Grid(heading)).add(
-                    device, ways[-1], cell
-                )
-    return [grid.table(ways).transposed() for grid in grids.values()]
-
-
-def _best_shapes(devices: Mapping[str, Sequence[Point]]) -> TextTable:
-    grid = Grid("")
-    for device, points in devices.items():
-        for best in ranked_shapes(points)[:1]:
-            rate = SHAPES.cell("tflops", best)
-            grid.add(device, "TFLOP/s", rate or Cell(ABSENT))
-            grid.add(device, "shape", Cell(SHAPES.keys(best)[0]))
-    return grid.table(("TFLOP/s", "shape"))
 
 
 def pair_tables(points: Iterable[Point]) -> list[TextTable]:

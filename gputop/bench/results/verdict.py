@@ -34,7 +34,6 @@ from gputop.bench.results.advice import (
     smi_id,
     summary,
 )
-from gputop.bench.results.columns import ending
 from gputop.bench.results.compare import method
 from gputop.bench.results.link_verdict import (
     has_links,
@@ -47,18 +46,15 @@ from gputop.bench.results.measures import (
     verified_text,
     wrong_results,
 )
+from gputop.bench.results.outcome import ending
 from gputop.bench.results.speed_verdict import (
     judge_by_datasheet,
     judge_by_earlier_runs,
     judge_like_devices,
 )
 from gputop.bench.results.statistics import DIP_SECONDS, LARGE_DROOP
-from gputop.console import COULD_NOT_RUN, FAULT, FINE
-from gputop.console import DEGRADED as DEGRADED_STATUS
 from gputop.text import count, duration, percentage, visible
 
-STATUSES = {FAULTY: FAULT, DEGRADED: DEGRADED_STATUS}
-"""Exit statuses by the state of a verdict. Other states have the status 0."""
 FAULTS = {"ecc_uncorrected", "remap_failed"}
 """Counters of memory errors whose rise is a fault."""
 BAD_STATES = ("remap_pending", "remap_failed")
@@ -97,13 +93,6 @@ def with_verdicts(
         others = [one for one in results if one is not each]
         judged.append(replace(each, verdict=judge(each, others, limits)))
     return judged
-
-
-def status(result: Result) -> int:
-    """Return the exit status of a result."""
-    if result.state in STATUSES:
-        return STATUSES[result.state]
-    return COULD_NOT_RUN if result.stopped == UNWATCHED else FINE
 
 
 def judge(

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from gputop.bench.events import Event, Result
     from gputop.bench.plan.request import Request, Target
 
-PREPARED = ("ready", "done", "failed")
-"""States of devices that do not delay the others."""
-
 
 class Run:
     """A run, with a `DeviceRun` for each of its devices."""
@@ -82,25 +79,6 @@ class Run:
     def begun(self) -> bool:
         """True if products are timed. All devices begin together."""
         return self.began_at is not None
-
-    @property
-    def late(self) -> list[Target]:
-        """Devices that delay the start of the others."""
-        if self.begun:
-            return []
-        runs = self.devices.items()
-        late = [target for target, run in runs if run.state not in PREPARED]
-        if len(late) == len(runs):
-            return []
-        return late
-
-    @property
-    def silent(self) -> list[Target]:
-        """Devices whose next event is overdue."""
-        runs = self.devices.items()
-        return [
-            target for target, run in runs if run.silent_seconds is not None
-        ]
 
     @property
     def measured(self) -> bool:

@@ -1,7 +1,7 @@
 """Rows below the throughput of a run: readings of its device, and reasons for low clocks.
 
-They share the time axis of the throughput. Each chart goes from 0 to the number after its value:
-the limit of the device, if it has one. A strip has ▮ at times when a reason reduced the clocks.
+They share the time axis of the throughput. Each chart goes from 0 to the limit after its value; if
+there is no limit, to the number in its label. A strip has ▮ when a reason reduced the clocks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.style import Style
 from gputop.bench.run.readings import held_seconds
 from gputop.schema.clock_events import gravity
 from gputop.schema.values import span_text
-from gputop.text import quantity
+from gputop.text import ABSENT, quantity
 from gputop.ui.benchmark.plot import round_up
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.cells import Row, Span, spread
@@ -89,11 +89,17 @@ def _charts(run: DeviceRun, axis: TimeAxis) -> list[DrawnChart]:
         if highest is None:
             continue
         value = values.get(chart.name, getattr(read.moments[-1], chart.name))
-        top = limits[chart.name] or round_up(1.08 * highest)
-        text = f"{quantity(value, '')}/{chart.text(top)}"
-        charts.append(
-            DrawnChart(chart.short, text, "", means, top, chart.style)
-        )
+        top = limits[chart.name]
+        if top is not None:
+            label, text = (
+                chart.short,
+                f"{quantity(value, '')}/{chart.text(top)}",
+            )
+        else:
+            top = round_up(1.08 * highest)
+            label = f"{chart.short} 0–{top:.0f}"
+            text = chart.text(value).replace(" ", "") if value else ABSENT
+        charts.append(DrawnChart(label, text, "", means, top, chart.style))
     return charts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from rich.text import Text
 from textual import on
@@ -19,13 +19,7 @@ from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.kinds import CHECK, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.check_parts import DEFAULT_LEVEL, LEVELS
-from gputop.ui.benchmark.device_choice import (
-    CPU,
-    MORE,
-    DeviceChoice,
-    key_of,
-    label,
-)
+from gputop.ui.benchmark.device_choice import CPU, DeviceChoice, key_of, label
 from gputop.ui.drawing.ordered_input import OrderedInput
 from gputop.ui.drawing.palette import FAULT
 
@@ -71,14 +65,11 @@ ALL = "all"
 class Form(Container):
     """One line of fields, or two on a narrow screen. Each is an argument of `gputop bench`.
 
-    An unavailable device stays chosen and is marked, and a run on it is refused.
+    A device that is gone stays chosen, and a run on it is refused.
     """
 
     class Submitted(Message):
         """Enter was pressed in a field or on the button."""
-
-    class Several(Message):
-        """The dialog for several devices was requested."""
 
     def __init__(self) -> None:
         super().__init__(id="form")
@@ -212,24 +203,15 @@ class Form(Container):
         """
         key = uuid or CPU
         if all(key_of(target) != key for target in self.choice.offered):
-            raise ValueError(self.choice.why_not(key, "The device"))
+            raise ValueError(self.choice.why_not(key))
         self._pick(key)
         if kind is not None:
             with self.prevent(Select.Changed):
                 self._kind_field.value = kind
         self._show()
 
-    def choose_several(self, keys: Sequence[str]) -> None:
-        """Choose devices by their keys, with the data type that suits them."""
-        self.choice.choose_several(keys)
-        self._dtype = None
-        self._show()
-
-    def take_highlighted(self) -> bool:
-        """Choose the highlighted line of an open list, as Enter would.
-
-        Return False if this opens another question and the form is not ready to run.
-        """
+    def take_highlighted(self) -> None:
+        """Choose the highlighted line of an open list, as Enter would."""
         for field in self._lists:
             line = (
                 field.query_one(OptionList).highlighted
@@ -242,9 +224,6 @@ class Form(Container):
                 with self.prevent(Select.Changed):
                     field.value = value
                 self._take(field, value)
-                if value == MORE:
-                    return False
-        return True
 
     @on(Select.Changed)
     def _changed(self, event: Select.Changed) -> None:
@@ -253,18 +232,15 @@ class Form(Container):
             self._take(event.select, str(event.value))
 
     def _take(self, field: Widget, value: str) -> None:
-        if value == MORE:
-            self.post_message(self.Several())
-        elif field is self._device_field and value != self.choice.key(
-            self.kind,
-        ):
+        if field is self._device_field:
             self._pick(value)
         elif field is self._dtype_field and value != self._suitable_dtype():
             self._dtype = value
         self._show()
 
     def _pick(self, key: str) -> None:
-        if self.choice.choose(key):
+        if key != self.choice.key(self.kind):
+            self.choice.choose(key)
             self._dtype = None
 
     def _show(self) -> None:
@@ -308,7 +284,8 @@ class Form(Container):
 
     @property
     def _targets(self) -> tuple[Target, ...]:
-        return self.choice.targets(self.kind)
+        """The chosen devices; the CPU if they are gone."""
+        return self.choice.targets(self.kind) or self.choice.offered[-1:]
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -317,7 +294,7 @@ class Form(Container):
         found = []
         for name, kind in KINDS.items():
             is_simulated = name == CHECK or kind.is_simulated
-            if self.choice.one.simulated and not is_simulated:
+            if self._targets[0].simulated and not is_simulated:
                 continue
             if kind.several_devices and gpus < 2:
                 continue
@@ -341,7 +318,7 @@ class Form(Container):
     def requests(self, python: str | None) -> list[Request]:
         """Return a request for each device. Raise `ValueError` with the remedy."""
         targets = self.choice.available_targets(self.kind)
-        usual = target_choice.common_dtype(self._targets)
+        usual = target_choice.common_dtype(targets)
         dtypes = [
             str(self._dtype_field.value)
             if KINDS[self.kind].has_dtype
@@ -352,7 +329,7 @@ class Form(Container):
         if dtypes == [ALL]:
             dtypes = [
                 *dict.fromkeys(
-                    (usual, *target_choice.shared_dtypes(self._targets)),
+                    (usual, *target_choice.shared_dtypes(targets)),
                 ),
             ]
         dtype, *further = dtypes

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 
 from gputop.agent.snapshot import Host
-from gputop.bench.events import DEGRADED, NOT_JUDGED, OK
 from gputop.bench.plan.request import Target
-from gputop.bench.results.columns import ending, percent_of_peak, verdict
+from gputop.bench.results.columns import percent_of_peak
 from gputop.bench.results.measures import best_row, rate_text
+from gputop.bench.results.outcome import outcome_of_run
 from gputop.bench.results.outliers import device_outcome, joined
-from gputop.console import INTERRUPTED
 from gputop.text import (
     ABSENT,
     duration,
@@ -60,6 +59,8 @@ WIDTHS = {
     "CLOCK": 8,
 }
 """Widths of the columns. A narrow table keeps the first ones."""
+STYLES = {"fault": FAULT, "warn": WARN, "good": GOOD, "": TEXT}
+"""Styles of the levels of an outcome."""
 WORDS = ("DEVICE", "STATE")
 """Columns that are aligned to the left."""
 CONDITIONS = ("POWER", "TEMP", "CLOCK", "ERRORS", "STATE")
@@ -165,6 +166,7 @@ def _cells(
         celsius = known.temperature_celsius_max
     droop = percentage(result.droop_percent if result else None, digits=1)
     wrong = f"{errors:,}" if device.verified else ABSENT
+    state = outcome_of_run(device, behind.get(target))
     return {
         "NOW": (throughput(device.rate_now, short=True), STRONG),
         "OF PEAK": (percent_of_peak(result) if result else ABSENT, TEXT),
@@ -177,7 +179,7 @@ def _cells(
         "TEMP": (quantity(celsius, "°C"), TEXT),
         "CLOCK": (quantity(clock, " MHz"), TEXT),
         "ERRORS": (wrong, FAULT if errors else TEXT),
-        "STATE": _state(run, target, behind.get(target)),
+        "STATE": (state.word, STYLES[state.level]),
     }
 
 
@@ -196,42 +198,6 @@ def live_readings(
         now.sm_clock_mhz,
         now.temperature_celsius,
     )
-
-
-def _state(
-    run: Run,
-    target: Target,
-    percent: float | None,
-) -> tuple[str, Style]:
-    """Return the most important of fault, early end, lag and progress."""
-    device = run.devices[target]
-    result = device.result
-    if device.faulty:
-        return "FAULTY", FAULT
-    if device.limit is not None:
-        return device.limit.title.lower(), WARN
-    if device.problem is not None:
-        stopped = device.stopping or device.status == INTERRUPTED
-        return ("stopped", TEXT) if stopped else ("failed", WARN)
-    if result is not None and result.stopped != "time":
-        return ending(result).word, TEXT
-    if result is not None and result.state == DEGRADED:
-        return "DEGRADED", WARN
-    if percent is not None:
-        return f"{percentage(percent, digits=1)} behind", WARN
-    if result is None:
-        return _going(run, target), TEXT
-    word = verdict(result)
-    return word, {OK: GOOD, NOT_JUDGED: TEXT}.get(word, WARN)
-
-
-def _going(run: Run, target: Target) -> str:
-    device = run.devices[target]
-    if run.stopping:
-        return "stopping"
-    if device.silent_seconds is not None:
-        return f"silent {duration(device.silent_seconds)}"
-    return "waits" if run.begun and device.hello is None else device.state
 
 
 def progress_row(

@@ -7,14 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gputop.bench.events import Result
-from gputop.bench.plan.kinds import CHECK
+from gputop.bench.events import DEGRADED, FAULTY, Result
+from gputop.bench.plan.kinds import CHECK, DeviceKind
 from gputop.bench.plan.request import Target
 from gputop.bench.results.check_report import check_details, check_page
 from gputop.bench.results.html_report import html_document, html_page
-from gputop.bench.results.outliers import GRAVEST_FIRST, DeviceOutcome
-from gputop.bench.results.verdict import status
-from gputop.bench.run.check_parts import DEFAULT_LEVEL, CheckResult, PartResult
+from gputop.bench.results.outcome import outcome_of
+from gputop.bench.run.check_parts import (
+    DEFAULT_LEVEL,
+    CheckResult,
+    PartResult,
+    part_result,
+)
 from gputop.bench.run.device_run import DeviceRun
 from gputop.files import write_whole
 
@@ -28,7 +32,8 @@ def check_result(parts: Sequence[Result]) -> Result:
     It has the figures of the soak and the gravest verdict.
     """
     shown = next((each for each in parts if each.kind == "soak"), parts[-1])
-    gravest = min(parts, key=lambda each: GRAVEST_FIRST.index(status(each)))
+    bad = [each for each in parts if each.state in (FAULTY, DEGRADED)]
+    gravest = min(bad or parts, key=outcome_of)
     return replace(
         shown,
         kind=CHECK,
@@ -43,35 +48,19 @@ def check_result(parts: Sequence[Result]) -> Result:
 
 
 def check_of(
-    parts: Sequence[Result], curves: Curves | None = None
+    parts: Sequence[Result], curves: Curves = lambda _: None
 ) -> CheckResult:
     """Return the check with these results. With `curves`, its parts have their curves."""
-    found: dict[str, list[Result]] = {}
+    found: dict[str, list[DeviceRun]] = {}
     for result in parts:
-        name = (
-            result.kind if result.points else f"{result.kind} {result.dtype}"
-        )
-        found.setdefault(name, []).append(result)
+        name = result.kind
+        if not result.points:
+            name += f" {result.dtype}"
+        found.setdefault(name, []).append(_run_of(result, curves))
     ended = []
-    for name, results in found.items():
-        members = tuple(map(_outcome, results))
-        series = []
-        for result in results if curves else ():
-            run = DeviceRun.of_result(
-                result,
-                target_of(result),
-                curves(result) if curves else None,
-            )
-            series.append(run.history())
-        seconds = max(each.seconds for each in results)
-        ended.append(
-            PartResult(
-                name,
-                seconds,
-                members=members,
-                series=tuple(series),
-            ),
-        )
+    for name, runs in found.items():
+        seconds = max(run.request.seconds for run in runs)
+        ended.append(part_result(PartResult(name, seconds), runs))
     devices = "; ".join(dict.fromkeys(each.device for each in parts))
     started_at = parts[0].check_started_at or parts[0].started_at
     method = {"devices": devices}
@@ -80,26 +69,22 @@ def check_of(
     )
 
 
-def _outcome(result: Result) -> DeviceOutcome:
-    place = (
-        "CPU" if result.device_uuid is None else f"GPU {result.device_index}"
-    )
-    host = result.host or ""
-    return DeviceOutcome(
-        host,
-        result.device_uuid,
-        place,
-        result.device,
-        result,
-    )
+def _run_of(result: Result, curves: Curves) -> DeviceRun:
+    return DeviceRun.of_result(result, target_of(result), curves(result))
 
 
 def target_of(result: Result) -> Target:
     """Return the device of a result."""
-    uuid, index = result.device_uuid, result.device_index
-    if uuid is None:
-        return Target("cpu", None, None, result.device, None, None)
-    return Target("cuda", uuid, index, result.device, None, None)
+    kind: DeviceKind = "cpu" if result.device_uuid is None else "cuda"
+    return Target(
+        kind,
+        result.device_uuid,
+        result.device_index,
+        result.device,
+        None,
+        None,
+        host=result.host,
+    )
 
 
 def write_report(
@@ -116,9 +101,7 @@ def write_report(
         blocks = [*check_page(check), *check_details(check)]
         page = html_document(blocks, check.started_at)
     else:
-        target = target_of(result)
-        run = DeviceRun.of_result(result, target, curves(result))
-        page = html_page(result, run.history())
+        page = html_page(result, _run_of(result, curves).history())
     moment = time.strftime("%Y%m%d-%H%M%S", time.localtime(result.started_at))
     path = Path(f"gputop-{result.kind}-{moment}.html").absolute()
     write_whole(path, page.encode())

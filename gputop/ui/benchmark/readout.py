@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from rich.style import Style
-
 from gputop.agent.problem import Problem
-from gputop.bench.events import DEGRADED, FAULTY, OK
 from gputop.bench.plan import peaks
 from gputop.bench.plan.request import Target, short_labels
 from gputop.bench.results.measures import best_row, rate_text, verified_text
-from gputop.bench.results.page import verdict_lines
+from gputop.bench.results.outcome import outcome_of_run
+from gputop.bench.results.page import level_of, verdict_lines
 from gputop.bench.results.tables import layout_of
 from gputop.bench.worker.heat import heat_in_short, heat_in_words
 from gputop.text import (
@@ -26,6 +24,7 @@ from gputop.text import (
     watts_of,
 )
 from gputop.ui.benchmark import group_table
+from gputop.ui.benchmark.group_table import STYLES
 from gputop.ui.drawing.cells import (
     Row,
     Span,
@@ -52,8 +51,6 @@ PEAKS = {
     peaks.AT_MAXIMUM_CLOCK: "computed peak at max clock",
 }
 """Texts for peaks, by name."""
-STYLES = {OK: GOOD, DEGRADED: WARN, FAULTY: FAULT}
-"""Styles of the states of a verdict."""
 
 
 class RunView(LiveView):
@@ -80,91 +77,35 @@ class TitleView(RunView):
             left = max(0.0, run.request.seconds - run.elapsed_seconds)
             left += check.seconds_to_come
             part = f"Part {check.number} of {len(check.parts)}"
-            when = f" {part}, {duration(left)} left "
+            when = f" {part}, {duration(left)} left · "
         return [[Span(when, STRONG), *title(run, width - len(when))]]
 
 
 def title(run: Run, width: int) -> Row:
-    """Return what runs, its progress, or how it ended."""
-    word, style, text = _ended(run) if run.ended else _going(run)
-    if style is FAULT:
-        return [Span(clip(word + text, width), FAULT)]
-    return [Span(word, style), Span(clip(text, width - len(word)))]
-
-
-def _going(run: Run) -> tuple[str, Style, str]:
-    what, devices = _what(run), run.devices.values()
-    if run.faulty:
-        return "FAULTY: ", FAULT, f"{_faults(run)}, {what}"
-    if run.stopping or any(each.stopping for each in devices):
-        return "Stopping ", WARN, what
-    since = duration(run.now() - run.started_at)
-    if run.late:
-        return f"Waiting for {short_labels(run.late)}, {since}: ", WARN, what
-    silent = run.silent
-    if silent:
-        seconds = duration(run.devices[silent[0]].silent_seconds or 0.0)
-        who = f"{short_labels(silent)} silent" if run.is_several else "Silent"
-        return f"{who} for {seconds}, x ends it: ", WARN, what
-    if run.begun:
-        return "Running ", GOOD, what
-    step = (
-        "Warming up"
-        if any(each.hello for each in devices)
-        else "Starting torch"
-    )
-    return f"{step}, {since}: ", WARN, what
-
-
-def _ended(run: Run) -> tuple[str, Style, str]:
-    first, what = run.first, _what(run)
-    if not run.is_several and first.problem is not None:
-        return _failed(first, first.problem)
-    if run.faulty:
-        return "FAULTY: ", FAULT, f"{_faults(run)}, {what}"
-    if not run.is_several and first.limit is not None:
-        return f"{first.limit.title} ", WARN, f"{first.limit.why} · {what}"
-    early = [
-        each
-        for each, device in run.devices.items()
-        if not device.took_its_time
-    ]
-    if not early:
-        return _done(run, what)
-    if run.stopping or not run.is_several:
-        return "Stopped ", GOOD, what
-    if run.problem is not None and not run.begun:
-        return "Not run: ", WARN, visible(run.problem.what)
-    done = len(run.devices) - len(early)
-    word = f"{done} of {len(run.devices)} done: "
-    return word, WARN, f"{short_labels(early)} ended early · {what}"
-
-
-def _done(run: Run, what: str) -> tuple[str, Style, str]:
-    degraded = []
+    """Return the gravest state, its devices if others have another one, and what runs."""
+    behind = run.slow_devices()
+    outcomes = {}
     for target, device in run.devices.items():
-        if device.result is not None and device.result.state == DEGRADED:
-            degraded.append(target)
-    if not degraded:
-        return "Done ", GOOD, what
-    who = f"{short_labels(degraded)}, " if run.is_several else ""
-    return "DEGRADED: ", WARN, who + what
-
-
-def _failed(run: DeviceRun, problem: Problem) -> tuple[str, Style, str]:
-    """Return the title of a run without a result. Only a fault of the device is red."""
-    after = f" after {duration(run.elapsed_seconds)}" if run.measured else ""
-    if run.faulty:
-        wrong = f", {wrong_elements_text(run)}" if run.wrong_elements else ""
-        return f"FAULTY{after}: ", FAULT, visible(problem.what) + wrong
-    if run.limit is not None:
-        why = f"{run.limit.why}, before the first result"
-        return f"{run.limit.title}: ", WARN, why
-    if run.stopping:
-        return "Stopped ", WARN, "before the first result"
-    if run.began_at is None:
-        return "Not run: ", WARN, visible(problem.what)
-    return f"Ended{after}: ", WARN, visible(problem.what)
+        outcomes[target] = outcome_of_run(device, behind.get(target))
+    gravest = min(outcomes.values())
+    word = gravest.word[:1].upper() + gravest.word[1:]
+    if gravest.word == "ok":
+        word = "Done"
+    if not run.begun and not run.ended:
+        word += f", {duration(run.now() - run.started_at)}"
+    text = _what(run)
+    named = [each for each in outcomes if outcomes[each] == gravest]
+    if len(named) < len(outcomes):
+        text = f"{short_labels(named)} · {text}"
+    elif run.problem is not None:
+        text = visible(run.problem.what)
+        if run.first.wrong_elements:
+            text += f", {wrong_elements_text(run.first)}"
+    elif run.first.limit is not None:
+        text = f"{run.first.limit.why} · {text}"
+    style = STYLES[gravest.level]
+    shown = clip(f": {text}", width - len(word))
+    return [Span(word, style), Span(shown, style if style is FAULT else TEXT)]
 
 
 def _what(run: Run) -> str:
@@ -206,20 +147,6 @@ def _devices(targets: Sequence[Target]) -> str:
     if len(targets) > 1:
         return f"{len(targets)} × {name}"
     return name if number is None else f"GPU {number} {name}"
-
-
-def _faults(run: Run) -> str:
-    """Return the faulty devices, or the fault of a single device."""
-    if run.is_several:
-        faulty = []
-        for target, device in run.devices.items():
-            if device.faulty:
-                faulty.append(target)
-        return short_labels(faulty)
-    if run.first.wrong_elements:
-        return wrong_elements_text(run.first)
-    verdict = run.first.result.verdict if run.first.result else None
-    return verdict.bad[0].why if verdict and verdict.bad else "failed"
 
 
 def wrong_elements_text(run: DeviceRun) -> str:
@@ -334,7 +261,7 @@ def _verdict_rows(run: DeviceRun, width: int) -> list[Row]:
     if result is None or result.verdict is None:
         return []
     verdict = result.verdict
-    style = STYLES.get(verdict.state, TEXT)
+    style = STYLES[level_of(verdict.state)]
     rows = paragraph(visible(verdict.summary), width - 1, style + STRONG, " ")
     if not verdict.summary:
         rows = []

@@ -6,16 +6,11 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
-from gputop.bench.events import DEGRADED, FAULTY, OK
-from gputop.bench.results.check_report import (
-    check_problems,
-    check_summary,
-    check_table,
-    check_title,
-)
-from gputop.bench.results.outliers import FAILED
+from gputop.bench.results.check_report import check_page
+from gputop.bench.results.page import Heading, Sentence
 from gputop.bench.results.tables import FASTEST, TextTable, table
 from gputop.text import ABSENT, visible
+from gputop.ui.benchmark.group_table import STYLES
 from gputop.ui.drawing.cells import (
     Row,
     Span,
@@ -26,7 +21,7 @@ from gputop.ui.drawing.cells import (
     width_of,
     wrap,
 )
-from gputop.ui.drawing.palette import DIM, FAULT, GOOD, STRONG, TEXT, WARN
+from gputop.ui.drawing.palette import DIM, FAULT, GOOD, STRONG, TEXT
 
 if TYPE_CHECKING:
     from gputop.bench.run.check_parts import CheckResult
@@ -61,26 +56,18 @@ def check_rows(
     width: int,
     height: int,
 ) -> list[Row]:
-    """Draw the parts of a check with their verdicts, and the parts that are not ok below."""
-    lines = check_table(check)
-    good = frozenset((y, 4) for y, line in enumerate(lines) if line[4] == OK)
-    bad = {FAULTY, FAILED, DEGRADED}
-    spoiled = frozenset(
-        (y, 4) for y, line in enumerate(lines) if line[4] in bad
-    )
-    problems = (
-        paragraph(line, width - 1, WARN, " ") for line in check_problems(check)
-    )
-    title: Row = [Span(clip(f" {check_title(check)}", width), STRONG)]
-    style = GOOD if good else TEXT
-    if spoiled:
-        style = WARN
-    if any(line[4] == FAULTY for line in lines):
-        style = FAULT
-    summary = paragraph(check_summary(check), width - 1, style, " ")
-    parts = table_rows(TextTable(lines, good, spoiled), width)
-    shown = [*summary, title, [], *parts, []]
-    return [*shown, *(row for rows in problems for row in rows)][:height]
+    """Draw the page of a check. Its first sentence has the colour of the gravest part."""
+    rows: list[Row] = []
+    for block in check_page(check):
+        match block:
+            case Sentence(text, level):
+                style = STYLES[level]
+                rows += paragraph(visible(text), width - 1, style, " ")
+            case Heading(text):
+                rows.append([Span(clip(f" {visible(text)}", width), STRONG)])
+            case TextTable():
+                rows += [[], *table_rows(block, width), []]
+    return rows[:height]
 
 
 def note_rows(

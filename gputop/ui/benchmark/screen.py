@@ -26,7 +26,7 @@ from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.run import Run
 from gputop.bench.run.simulation import SIMULATED, Simulation
 from gputop.text import short_name, visible
-from gputop.ui.benchmark.device_choice import ALL, DevicesDialog, key_of, label
+from gputop.ui.benchmark.device_choice import ALL
 from gputop.ui.benchmark.form import Form, field_of
 from gputop.ui.benchmark.kept_checks import check_of, target_of, write_report
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
@@ -187,8 +187,8 @@ class BenchmarkTab(LiveTab):
         if self.running:
             self.notify("A stress test is running: x stops it")
             return
-        if not default and not self._form.take_highlighted():
-            return
+        if not default:
+            self._form.take_highlighted()
         self.show_targets()
         latest = self._telemetry.latest
         try:
@@ -354,15 +354,6 @@ class BenchmarkTab(LiveTab):
         """Stop the current run, and wait until its results are stored."""
         if self.running:
             await self._runs.finish()
-
-    @on(Form.Several)
-    def _choose_several(self) -> None:
-        choice = self._form.choice
-        offered = [
-            (label(target), key_of(target)) for target in choice.offered
-        ]
-        marked = [key_of(target) for target in choice.targets(self._form.kind)]
-        DevicesDialog(offered, marked).ask(self.app, self._form.choose_several)
 
     @on(Form.Submitted)
     def _submitted(self) -> None:

@@ -1,7 +1,7 @@
 """Large area of the benchmark tab: throughput over time, or the rows of a table.
 
 Below the throughput of one device are its readings on the same time axis. Several devices have a
-line each, with the number of the device at its end, or tables side by side.
+line each, with the number of the device at its end, or a table.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from rich.style import Style
 
 from gputop.agent.problem import Problem
 from gputop.bench.plan.kinds import KINDS
-from gputop.bench.results import tables
 from gputop.bench.run.device_run import RATE
 from gputop.text import visible
 from gputop.ui.benchmark import plot as plots
@@ -167,18 +166,13 @@ def _tables(
     width: int,
     height: int,
 ) -> list[Row]:
-    """Draw tables of several devices, as many as fit."""
+    """Draw the tables of several devices below each other, as many as fit."""
     rows: list[Row] = []
-    devices = {target.place: each.rows for target, each in run.devices.items()}
-    for table in tables.device_tables(run.kind, devices):
-        block = result_tables.table_rows(table, width)
-        if not rows:
-            rows = block[:height]
-        elif len(rows) + 1 + len(block) <= height:
-            rows += [[], *block]
-        else:
-            break
-    return rows
+    for target, device in run.devices.items():
+        if device.rows:
+            rows.append([Span(f" {target.place}", DIM)])
+            rows += result_tables.result_rows(device, width, height)
+    return rows[:height]
 
 
 def hint(
