@@ -95,7 +95,8 @@ class History:
         self._nothing = array("d", [math.nan]) * capacity
         self._times, self._seconds = self._nothing[:], self._nothing[:]
         self._newest: Sample | None = None
-        self._elapsed = 0.0
+        self.elapsed = 0.0
+        """Seconds from the first to the newest sample, unaffected by changes of the clock."""
         self.count = 0
         """Number of samples ever added."""
 
@@ -108,8 +109,8 @@ class History:
         )
         self._newest = sample
         self._times[place] = sample.time
-        self._elapsed += elapsed
-        self._seconds[place] = self._elapsed
+        self.elapsed += elapsed
+        self._seconds[place] = self.elapsed
         derived = derive(sample)
         for readings in sample.devices:
             if readings.uuid not in self._devices:
@@ -169,7 +170,7 @@ class History:
     def samples_within(self, seconds: float) -> int:
         """Return the number of samples in the last `seconds` up to the newest one."""
         axis = self.seconds
-        return len(axis) - bisect_left(axis, self._elapsed - seconds)
+        return len(axis) - bisect_left(axis, self.elapsed - seconds)
 
     @property
     def times(self) -> array[float]:
@@ -185,7 +186,7 @@ class History:
         """Return the seconds between the first and the last of the newest `samples` samples."""
         axis = self.seconds
         return (
-            self._elapsed - axis[-samples] if 0 < samples <= len(axis) else 0.0
+            self.elapsed - axis[-samples] if 0 < samples <= len(axis) else 0.0
         )
 
     @property

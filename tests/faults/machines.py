@@ -252,7 +252,7 @@ READINGS = (
         never=(*ABSURD, r"\d:\d\d:\d\d ?of", r"\blast \d+:", "No data", "NOT RESPONDING"),
         keys=(
             *KEYS,
-            Key(ENTER, shows("last 5 min"), "the page, whose charts are as long as ever"),
+            Key(ENTER, shows("last ", " min"), "the page, whose charts are as long as ever"),
             Key(ESCAPE, hides("Power and temperature"), "the monitor again"),
         ),
         mend=lambda stage: stage.pretended.set_clock(0),

@@ -13,9 +13,8 @@ from gputop.commands.run import tab_of
 from gputop.health.stacks import Stacks
 from gputop.training.demo import SimulatedTraining
 from gputop.training.follow import Training
-from gputop.training.progress import Point
 from gputop.training.runs import Piece, Run
-from gputop.training.screens.charts import Axis, nice_top
+from gputop.training.screens.charts import nice_top
 from gputop.training.screens.output import OutputView
 from gputop.training.screens.summary import TrainingSummary
 from gputop.training.screens.tab import TrainingTab
@@ -229,13 +228,6 @@ async def test_without_a_training_there_is_no_tab_and_no_key_of_it() -> None:
         assert isinstance(page, HelpPage)
         assert not page.groups.get("Training")
         assert "4" not in page.groups["Everywhere"]
-
-
-def test_dots_are_means_of_what_is_in_their_time() -> None:
-    axis = Axis(end=100.0, width=10.0, dots=3)
-    points = [Point(60.0, 9), Point(70.0, 1), Point(75.0, 3), Point(99.9, 5), Point(100.0, 7)]
-    assert axis.edges == [70.0, 80.0, 90.0, 100.0]
-    assert axis.means(points) == [2.0, None, 5.0]
 
 
 @pytest.mark.parametrize(

@@ -15,22 +15,23 @@ from gputop.stream.history import History
 from gputop.ui.drawing.charts import (
     CHARTS,
     IN_VIEW_SECONDS,
-    SAMPLES_A_DOT,
-    Dots,
+    WIDTHS,
+    Axis,
+    axis_of,
     draw_chart,
-    newest_dots,
+    means_of,
     round_up,
-    samples_a_dot,
 )
 from gputop.ui.drawing.palette import BUSY
 
 NAME = "temperature_celsius"
 
 
-def columns(count: int, width: int, samples: int = 1) -> list[str]:
-    """Return each column of a chart after `count` values."""
+def columns(count: int, width: int, zoom: int) -> list[str]:
+    """Return each column of a chart after `count` values, one per second."""
+    times = [*map(float, range(count))]
     values = [float(10 + n * 37 % 90) for n in range(count)]
-    dots = newest_dots(count, width, samples).averaged(values, count)
+    dots = axis_of(count - 1.0, width, 1.0, zoom).means(times, values)
     rows = draw_chart(dots, 2, 100.0, BUSY)
     return [upper + lower for upper, lower in zip(*(row[0].text for row in rows), strict=True)]
 
@@ -41,9 +42,9 @@ def test_kept_means_are_those_of_the_history_at_each_sample() -> None:
         reading = None if number % 7 == 0 else number
         device = DeviceSample("a", temperature_celsius=reading)
         history.add(Sample(float(number), Host(), (device,)))
-        dots = newest_dots(history.count, 4, 2)
-        expected = dots.averaged(history.last("a", NAME, 1000), history.count)
-        assert dots.means(history, "a", NAME) == expected
+        axis = axis_of(history.elapsed, 4, 1.0, 0)
+        expected = axis.means(history.seconds, history.last("a", NAME, 1000))
+        assert means_of(axis, history, "a", NAME) == expected
 
 
 def test_charts_are_of_what_is_kept() -> None:
@@ -56,14 +57,14 @@ def test_a_chart_tells_zero_from_nothing() -> None:
     assert ["".join(span.text for span in row) for row in rows] == [" ⢸ ", "⢀⣿ "]
 
 
-@given(st.integers(0, 500), st.integers(2, 40), st.sampled_from(SAMPLES_A_DOT))
-def test_the_newest_is_at_the_right_and_all_others_move(
-    count: int, width: int, samples: int
-) -> None:
-    before, after = (columns(each, width, samples) for each in (count, count + 2 * samples))
+@given(st.integers(1, 500), st.integers(2, 40), st.integers(2, 5))
+def test_the_newest_is_at_the_right_and_all_others_move(count: int, width: int, zoom: int) -> None:
+    a_column = round(2 * WIDTHS[zoom])
+    before, after = (columns(each, width, zoom) for each in (count, count + a_column))
     assert after[:-1] == before[1:]
     assert after[-1].strip()
-    assert sum(column.strip() != "" for column in before) == min(count // samples // 2, width)
+    drawn = sum(column.strip() != "" for column in before)
+    assert drawn == min((count - 1) // a_column, width)
 
 
 @pytest.mark.parametrize("interval", [0.25, 1.0, 2.0, 5.0])
@@ -71,26 +72,26 @@ def test_the_newest_is_at_the_right_and_all_others_move(
 def test_some_minutes_are_in_view_and_a_column_appears_every_few_seconds(
     width: int, interval: float
 ) -> None:
-    samples = samples_a_dot(width, interval)
-    seconds = 2 * samples * interval
-    assert seconds * width >= IN_VIEW_SECONDS
-    assert seconds <= max(2 * interval, 2.5 * 2 * IN_VIEW_SECONDS / width)
+    axis = axis_of(1e6, width, interval)
+    assert axis.width >= 2 * interval
+    assert axis.width * axis.dots >= IN_VIEW_SECONDS
+    assert axis.width <= max(5 * interval, 2.5 * IN_VIEW_SECONDS / axis.dots)
 
 
-def test_a_dot_is_the_mean_of_its_samples_that_have_a_value() -> None:
-    series = [math.nan, 2.0, 4.0, 6.0, math.nan, math.nan, 9.0]
-    assert Dots(-1, 4, 2).averaged(series, 7) == [None, 2.0, 5.0, None, 9.0]
-    assert Dots(0, 4, 2).averaged(series[3:], 7) == [None, 6.0, None, 9.0]  # older ones are gone
+def test_a_dot_is_the_mean_of_the_samples_in_its_time_that_have_a_value() -> None:
+    axis = Axis(end=100.0, width=10.0, dots=3)
+    times = [60.0, 70.0, 75.0, 78.0, 99.9, 100.0]
+    assert axis.edges == [70.0, 80.0, 90.0, 100.0]
+    assert axis.means(times, [9, 1, 3, math.nan, 5, 7]) == [2.0, None, 5.0]
+    assert axis.means([], []) == [None, None, None]
 
 
 @pytest.mark.parametrize(
-    ("dots", "samples", "interval", "text"),
-    [(64, 1, 1, "64 s"), (64, 5, 1, "5 min"), (58, 5, 1, "5 min"), (64, 5, 5, "27 min")],
+    ("dots", "width", "text"),
+    [(64, 1, "64 s"), (64, 5, "5 min"), (64, 25, "27 min"), (64, 600, "10.7 h")],
 )
-def test_a_chart_says_how_long_it_reaches_back(
-    dots: int, samples: int, interval: float, text: str
-) -> None:
-    assert Dots(0, dots, samples).span_text(interval) == text
+def test_a_chart_says_how_long_it_reaches_back(dots: int, width: float, text: str) -> None:
+    assert Axis(0.0, width, dots).text == text
 
 
 @given(st.floats(0.0, 1e12))

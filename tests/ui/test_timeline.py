@@ -10,7 +10,7 @@ from textual.app import App
 from gputop.agent.snapshot import Sample
 from gputop.ui.device.timeline import TimelineView
 from gputop.ui.drawing.cells import width_of
-from gputop.ui.drawing.charts import CHARTS, GUTTER, SAMPLES_A_DOT
+from gputop.ui.drawing.charts import CHARTS, GUTTER, WIDTHS
 from gputop.ui.telemetry import Telemetry
 from tests import streams
 
@@ -57,10 +57,10 @@ def drawn(view: TimelineView, width: int, height: int) -> list[str]:
 
 
 def view_of(telemetry: Telemetry) -> TimelineView:
-    """Return charts in which each sample has a dot."""
+    """Return charts of the shortest time in view."""
     view = TimelineView(telemetry)
     view.device = telemetry.devices[0]
-    view.action_zoom(-len(SAMPLES_A_DOT))
+    view.action_zoom(-len(WIDTHS))
     return view
 
 
@@ -123,34 +123,35 @@ def test_the_gutter_has_the_newest_values_and_what_the_height_stands_for() -> No
 
 
 def test_zoomed_out_a_dot_is_the_mean_of_its_samples() -> None:
-    view = view_of(telemetry_of(*(said(0 if n % 2 else 100) for n in range(200))))
-    view.action_zoom(1)
-    assert SAMPLES_A_DOT[1] == 2
+    busy = [{"gpu_utilization_percent": 0 if n % 2 else 100} for n in range(500)]
+    view = view_of(telemetry_of(*(said(n, **each) for n, each in enumerate(busy))))
+    assert drawn(view, 80, 3)[-1].startswith("last 4 min")
+    view.action_zoom(3)
     rows = drawn(view, 80, 3)
     assert value(rows, "busy") == "0 %"  # the newest, not a mean
-    assert rows[-1].startswith("last 4 min")
+    assert rows[-1].startswith("last 20 min")
     assert {row[-9:] for row in rows[:2]} == {" " * 9, "⣿" * 9}
 
 
 def test_the_axis_has_times_of_day_and_how_long_it_is() -> None:
-    view = view_of(telemetry_of(*(said(n) for n in range(120))))
+    view = view_of(telemetry_of(*(said(n) for n in range(300))))
     axis = drawn(view, 80, 20)[-1]
-    assert axis.startswith("last 2 min")
+    assert axis.startswith("last 4 min")
     assert axis[GUTTER:].split() == [
-        "╵12:00:02",
-        "╵12:00:26",
-        "╵12:00:50",
-        "╵12:01:14",
-        "╵12:01:38",
+        "╵12:01:00",
+        "╵12:01:48",
+        "╵12:02:36",
+        "╵12:03:24",
+        "╵12:04:12",
     ]
 
 
 def test_the_charts_scroll() -> None:
-    telemetry = telemetry_of(*(said(n % 50) for n in range(300)))
+    telemetry = telemetry_of(*(said(n) for n in range(300)))
     view = view_of(telemetry)
     before = drawn(view, 80, 3)
-    for n in (300, 301):
-        telemetry.receive(said(n % 50))
+    for n in range(300, 304):
+        telemetry.receive(said(n))
     after = drawn(view, 80, 3)
     for row in (0, 1):
         assert after[row][GUTTER:-1] == before[row][GUTTER + 1 :]

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gputop.agent.device import Device
 from gputop.text import count, number
-from gputop.training.progress import Point, rates
+from gputop.training.progress import rates
 from gputop.ui.drawing import palette
-from gputop.ui.drawing.cells import Row, Span
+from gputop.ui.drawing.cells import Row
 from gputop.ui.drawing.charts import (
     CHARTS,
     GUTTER,
+    Axis,
     Chart,
     DrawnChart,
+    device_chart,
     time_axis,
 )
-from gputop.ui.drawing.live import TelemetryView
+from gputop.ui.drawing.live import ZoomedView
 from gputop.ui.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from gputop.training.progress import Progress
 
-WIDTHS = (2.0, 4.0, 10.0, 20.0, 60.0, 120.0, 600.0, 1800.0)
-"""Zoom levels: seconds per dot."""
-IN_VIEW_SECONDS = 200.0
 FEWEST_ROWS, MOST_ROWS = 2, 10
 SHOWN = ("gpu_utilization_percent", "sm_clock_mhz", "power_watts")
 """Readings of the GPUs that are drawn."""
@@ -36,45 +36,8 @@ LOWEST = ("sm_clock_mhz",)
 STEPS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
-class Axis(NamedTuple):
-    """Times of the dots."""
-
-    end: float
-    width: float
-    """Seconds per dot."""
-    dots: int
-
-    @property
-    def start(self) -> float:
-        """Time at which the first dot begins."""
-        return self.end - self.width * self.dots
-
-    @property
-    def edges(self) -> list[float]:
-        """Times at which dots begin, and the end of the last one."""
-        return [self.start + self.width * n for n in range(self.dots + 1)]
-
-    def place(self, moment: float) -> int | None:
-        """Return the index of the dot at a time, or None if the time is not shown."""
-        if not self.start <= moment < self.end:
-            return None
-        return min(self.dots - 1, int((moment - self.start) / self.width))
-
-    def means(self, points: Sequence[Point]) -> list[float | None]:
-        """Return the mean of each dot, or None for a dot without a value."""
-        values: list[list[float]] = [[] for _ in range(self.dots)]
-        for point in points:
-            place = self.place(point.time)
-            if place is not None and math.isfinite(point.value):
-                values[place].append(point.value)
-        return [fmean(each) if each else None for each in values]
-
-
-class TrainingCharts(TelemetryView):
+class TrainingCharts(ZoomedView):
     """Steps per second, the loss, and readings of the GPUs of a training."""
-
-    _zoom: int | None = None
-    """Index into `WIDTHS`, or None to show `IN_VIEW_SECONDS`."""
 
     def __init__(
         self,
@@ -88,39 +51,18 @@ class TrainingCharts(TelemetryView):
         self._progress, self._devices = progress, devices
         self._clock = clock
 
-    def action_zoom(self, step: int) -> None:
-        """Show more time for a positive `step`, and less for a negative one."""
-        at = WIDTHS.index(self._width) + step
-        self._zoom = max(0, min(len(WIDTHS) - 1, at))
-        self.redraw()
-
-    @property
-    def _width(self) -> float:
-        """Seconds per dot. Each dot has at least one sample."""
-        if self._zoom is not None:
-            return WIDTHS[self._zoom]
-        dots = 2 * max(1, self.size.width - GUTTER)
-        for width in WIDTHS:
-            if width < 2 * self._telemetry.interval:
-                continue
-            if width * dots >= IN_VIEW_SECONDS:
-                return width
-        return WIDTHS[-1]
-
     def draw(self, width: int, height: int) -> list[Row]:
         room = width - GUTTER
         if room < 1 or height < FEWEST_ROWS + 1:
             return []
-        a_cell = 2 * self._width
-        end = math.floor(self._clock() / a_cell) * a_cell
-        axis = Axis(end, self._width, 2 * room)
+        axis = self.axis(self._clock(), room)
         charts = [*self._charts(axis)]
         charts = charts[: (height - 1) // FEWEST_ROWS]
         each = min(MOST_ROWS, (height - 1) // len(charts))
         rows: list[Row] = []
         for chart in charts:
             rows += chart.rows(each)
-        return [*rows, _axis_row(axis)]
+        return [*rows, time_axis(axis)]
 
     def _charts(self, axis: Axis) -> Iterator[DrawnChart]:
         """Yield the charts, the most useful first."""
@@ -156,12 +98,14 @@ class TrainingCharts(TelemetryView):
         points = self._progress.values.get("loss")
         if not points:
             return None
-        values = axis.means(points)
-        before = [p.value for p in points if p.time < axis.start]
-        last = before[-1] if before else None
-        newest = axis.place(points[-1].time)
-        for n in range(axis.dots if newest is None else newest):
-            if values[n] is None:
+        finite = [point for point in points if math.isfinite(point.value)]
+        times = [point.time for point in finite]
+        numbers = [point.value for point in finite]
+        values = axis.means(times, numbers)
+        before = bisect_left(times, axis.start)
+        last = numbers[before - 1] if before else None
+        for n, value in enumerate(values):
+            if value is None:
                 values[n] = last
             last = values[n]
         top = nice_top(values)
@@ -176,49 +120,47 @@ class TrainingCharts(TelemetryView):
         )
 
     def _of_devices(self, axis: Axis) -> Iterator[DrawnChart]:
-        devices = self._devices()
-        history = self._telemetry.history
+        devices, history = self._devices(), self._telemetry.history
+        if not devices or not history.count:
+            return
+        # The axis of the history begins with its first sample.
+        began = history.times[-1] - history.elapsed
+        axis = axis._replace(end=axis.end - began)
         for chart in CHARTS:
-            if chart.name not in SHOWN or not devices:
-                continue
-            series, newest = [], []
+            newest = []
             for device in devices:
-                values = history.last(device.uuid, chart.name, history.count)
-                times = history.times[len(history.times) - len(values) :]
-                points = [*map(Point, times, values)]
-                series.append(axis.means(points))
-                if values and not math.isnan(values[-1]):
-                    newest.append(values[-1])
-            if newest:
-                yield self._merged(chart, devices, series, newest)
+                number = history.newest(device.uuid, chart.name)
+                if number is not None:
+                    newest.append(number)
+            if chart.name in SHOWN and newest:
+                yield self._merged(chart, devices, axis, newest)
 
     def _merged(
         self,
         chart: Chart,
         devices: Sequence[Device],
-        series: Sequence[Sequence[float | None]],
+        axis: Axis,
         newest: Sequence[float],
     ) -> DrawnChart:
         """Return one chart of several devices: their mean, or the lowest one."""
-        merge = min if chart.name in LOWEST else fmean
+        word = "mean"
+        merge: Callable[[Sequence[float]], float] = fmean
+        if chart.name in LOWEST:
+            word, merge = "lowest", min
+        drawn = []
+        for device in devices:
+            drawn.append(device_chart(self._telemetry, device, chart, axis))
+        if len(drawn) == 1:
+            return drawn[0]
         values: list[float | None] = []
-        for dot in zip(*series, strict=True):
+        for dot in zip(*[each.values for each in drawn], strict=True):
             known = [value for value in dot if value is not None]
             values.append(merge(known) if known else None)
-        readings = self._telemetry.readings(devices[0].uuid)
-        now = merge(newest)
-        top = chart.top(devices[0], readings, None, [*values, now])
-        scale = f"of {chart.text(top)}"
-        if len(devices) > 1:
-            word = "lowest" if chart.name in LOWEST else "mean"
-            scale = f"{word} of {count(len(devices), 'GPU')}"
-        return DrawnChart(
-            chart.label,
-            chart.text(now),
-            scale,
-            values,
-            top,
-            chart.style,
+        return drawn[0]._replace(
+            value=chart.text(merge(newest)),
+            scale=f"{word} of {count(len(devices), 'GPU')}",
+            values=values,
+            top=max(each.top for each in drawn),
         )
 
 
@@ -232,11 +174,3 @@ def nice_top(values: Sequence[float | None]) -> float:
         if most <= step * unit:
             return step * unit
     return most
-
-
-def _axis_row(axis: Axis) -> Row:
-    minutes = axis.width * axis.dots / 60
-    span = f"last {minutes:.0f} min"
-    if minutes >= 120:
-        span = f"last {minutes / 60:.1f} h"
-    return time_axis(Span(span, palette.DIM), axis.edges[:-1])

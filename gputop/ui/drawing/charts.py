@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.style import Style
@@ -13,20 +15,21 @@ from gputop.agent.device import Device, DeviceSample
 from gputop.agent.snapshot import Host
 from gputop.schema.derived import HOST_CPU, HOST_MEMORY, PROCESS_CPU
 from gputop.schema.values import value_text
-from gputop.text import moment
+from gputop.text import ABSENT, moment
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.cells import Row, Span, cell, fit, reading, spread
 from gputop.ui.drawing.palette import DIM, STRONG, TRACK
 
 if TYPE_CHECKING:
     from gputop.stream.history import History
+    from gputop.ui.telemetry import Telemetry
 
 GUTTER = 21
 """Cells on the left for a chart's label and value."""
 TICK = 12
 """Cells between two times on the axis."""
-SAMPLES_A_DOT = (1, 2, 3, 5, 10, 30)
-"""Zoom levels: samples per dot."""
+WIDTHS = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0, 120.0, 600.0, 1800.0)
+"""Zoom levels: seconds per dot."""
 IN_VIEW_SECONDS = 240.0
 """Fewest seconds in a chart, unless the user chose another zoom."""
 
@@ -102,57 +105,41 @@ def round_up(value: float) -> float:
     return 2.0 ** math.ceil(math.log2(value)) if value > 1 else 1.0
 
 
-class Dots(NamedTuple):
-    """Dots of a chart, numbered from the first sample. Earlier dots are blank."""
+class Axis(NamedTuple):
+    """Time axis of charts: dots of the same width, two to a cell."""
 
-    first: int
-    end: int
-    """Number after the last dot."""
-    samples: int
-    """Samples averaged into a dot."""
+    end: float
+    """End of the last dot, in seconds. Times on an axis have the same origin."""
+    width: float
+    """Seconds per dot."""
+    dots: int
+
+    @property
+    def start(self) -> float:
+        """Time at which the first dot begins."""
+        return self.end - self.width * self.dots
+
+    @property
+    def edges(self) -> list[float]:
+        """Times at which dots begin, and the end of the last one."""
+        return [self.start + self.width * n for n in range(self.dots + 1)]
+
+    @property
+    def text(self) -> str:
+        """Time from end to end, such as `60 s` or `5 min`."""
+        seconds = self.width * self.dots
+        if seconds < 100:
+            return f"{seconds:.0f} s"
+        if seconds < 7200:
+            return f"{seconds / 60:.0f} min"
+        return f"{seconds / 3600:.1f} h"
 
     def means(
-        self,
-        history: History,
-        uuid: str,
-        name: str,
+        self, times: Sequence[float], numbers: Sequence[float]
     ) -> list[float | None]:
-        """Return the value of each dot, or None if none of its samples has one."""
-        return _means(self, history, uuid, name)
-
-    def averaged(
-        self,
-        series: Sequence[float],
-        count: int,
-    ) -> list[float | None]:
-        """Return the mean of each dot. `series` ends with the last of `count` samples."""
-        found: list[float | None] = []
-        start = count - len(series)
-        for dot in range(self.first, self.end):
-            begin = max(0, dot * self.samples - start)
-            end = max(0, (dot + 1) * self.samples - start)
-            found.append(_mean(series[begin:end]))
-        return found
-
-    def span_text(self, interval: float) -> str:
-        """Return the time from end to end, such as `60 s` or `5 min`."""
-        seconds = (self.end - self.first) * self.samples * interval
-        return (
-            f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-        )
-
-
-# All dots are full: they change when the chart scrolls, not at each sample.
-@lru_cache(maxsize=128)
-def _means(
-    dots: Dots,
-    history: History,
-    uuid: str,
-    name: str,
-) -> list[float | None]:
-    oldest = dots.first * dots.samples
-    series = history.last(uuid, name, history.count - oldest)
-    return dots.averaged(series, history.count)
+        """Return the mean of each dot, or None for a dot without a number. Times are in order."""
+        places = [bisect_left(times, edge) for edge in self.edges]
+        return [_mean(numbers[a:b]) for a, b in pairwise(places)]
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -164,23 +151,45 @@ def _mean(values: Sequence[float]) -> float | None:
     return total / len(values) if values else None
 
 
-def samples_a_dot(columns: int, interval: float) -> int:
-    """Return the number of samples per dot, so that the chart covers some minutes."""
-    for samples in SAMPLES_A_DOT:
-        if 2 * columns * samples * interval >= IN_VIEW_SECONDS:
-            return samples
-    return SAMPLES_A_DOT[-1]
+def axis_of(
+    now: float, columns: int, interval: float, zoom: int | None = None
+) -> Axis:
+    """Return the axis of a chart of this many cells. A cell appears when both its dots are full.
+
+    `zoom` is a place in `WIDTHS`; None shows some minutes. Each dot has at least one sample.
+    """
+    dots, last = 2 * columns, len(WIDTHS) - 1
+    if zoom is None:
+        zoom = bisect_left(WIDTHS, IN_VIEW_SECONDS / dots)
+    zoom = min(last, max(zoom, bisect_left(WIDTHS, 2 * interval)))
+    cell_seconds = 2 * WIDTHS[zoom]
+    end = math.floor(now / cell_seconds) * cell_seconds
+    return Axis(end, WIDTHS[zoom], dots)
 
 
-def newest_dots(
-    count: int,
-    columns: int,
-    samples: int,
-) -> Dots:
-    """Return the dots of a chart of this many cells. A cell appears when both its dots are full."""
-    end = count // samples
-    end -= end % 2
-    return Dots(end - 2 * columns, end, samples)
+# All dots are full: they change when the chart scrolls, not at each sample.
+@lru_cache(maxsize=128)
+def means_of(
+    axis: Axis, history: History, uuid: str, name: str
+) -> list[float | None]:
+    """Return the means of a reading of a device."""
+    numbers = history.last(uuid, name, history.count)
+    seconds = history.seconds
+    return axis.means(seconds[len(seconds) - len(numbers) :], numbers)
+
+
+def device_chart(
+    telemetry: Telemetry, device: Device, chart: Chart, axis: Axis
+) -> DrawnChart:
+    """Return a chart of a device with its newest value."""
+    history, uuid = telemetry.history, device.uuid
+    values = means_of(axis, history, uuid, chart.name)
+    newest = history.newest(uuid, chart.name)
+    readings, host = telemetry.readings(uuid), telemetry.host_of(device)
+    top = chart.top(device, readings, host, [*values, newest])
+    value = ABSENT if newest is None else chart.text(newest)
+    scale = f"of {chart.text(top)}"
+    return DrawnChart(chart.label, value, scale, values, top, chart.style)
 
 
 # Dots of a braille cell by column, from the bottom up.
@@ -239,6 +248,10 @@ class DrawnChart(NamedTuple):
     top: float
     style: Style
 
+    def plot(self, height: int) -> list[Row]:
+        """Draw the values alone."""
+        return draw_chart(self.values, height, self.top, self.style)
+
     def rows(self, height: int) -> list[Row]:
         """Draw the chart in this many rows."""
         right = [reading(self.value, STRONG), Span(" ")]
@@ -246,9 +259,8 @@ class DrawnChart(NamedTuple):
         labels.append(
             [cell(self.scale, GUTTER - 1, DIM, right=True), Span(" ")]
         )
-        drawn = draw_chart(self.values, height, self.top, self.style)
         rows = []
-        for row in drawn:
+        for row in self.plot(height):
             label = fit([], GUTTER)
             if labels:
                 label = fit(labels.pop(0), GUTTER)
@@ -256,13 +268,15 @@ class DrawnChart(NamedTuple):
         return rows
 
 
-def time_axis(label: Span, stamps: Sequence[float | None]) -> Row:
-    """Return the row below charts: the label in the gutter, and the times of some dots."""
+def time_axis(axis: Axis, offset: float = 0.0) -> Row:
+    """Return the row below charts: the span, and the times of some dots.
+
+    `offset` is the Unix time of the axis's origin.
+    """
     ticks = ""
-    for x in range(0, len(stamps) // 2 - len("╵00:00:00"), TICK):
-        stamp = stamps[2 * x]
-        text = ""
-        if stamp is not None:
-            text = f"╵{moment(stamp)}"
+    for x in range(0, axis.dots // 2 - len("╵00:00:00"), TICK):
+        time = axis.start + 2 * x * axis.width
+        text = f"╵{moment(time + offset)}" if time >= 0 else ""
         ticks += text.ljust(TICK)
+    label = Span(f"last {axis.text}", DIM)
     return [*fit([label], GUTTER), Span(ticks.rstrip(), TRACK)]

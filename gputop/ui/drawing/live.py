@@ -18,6 +18,7 @@ from textual.widgets import ContentSwitcher
 from gputop.agent.device import Device
 from gputop.text import visible
 from gputop.ui.drawing.cells import Row, Span, fit, text_of
+from gputop.ui.drawing.charts import WIDTHS, Axis, axis_of
 
 if TYPE_CHECKING:
     from gputop.ui.drawing.filter_bar import FilterView
@@ -87,6 +88,28 @@ class TelemetryView(LiveView):
     def __init__(self, telemetry: Telemetry, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._telemetry = telemetry
+
+
+class ZoomedView(TelemetryView):
+    """View of charts over a time axis that the user can zoom."""
+
+    _zoom: int | None = None
+    """Place in `WIDTHS`; None for an automatic choice of some minutes."""
+    _width = WIDTHS[0]
+    """Seconds per dot at the last drawing."""
+
+    def axis(self, now: float, columns: int) -> Axis:
+        """Return the axis of charts of this many cells that end now."""
+        interval = self._telemetry.interval
+        axis = axis_of(now, columns, interval, self._zoom)
+        self._width = axis.width
+        return axis
+
+    def action_zoom(self, step: int) -> None:
+        """Show more time for a positive `step`, and less for a negative one."""
+        at = WIDTHS.index(self._width) + step
+        self._zoom = max(0, min(len(WIDTHS) - 1, at))
+        self.redraw()
 
 
 class DeviceView(TelemetryView):

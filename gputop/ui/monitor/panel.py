@@ -148,30 +148,19 @@ def _chart(
     height: int,
 ) -> list[Row]:
     """Draw a chart with its name, newest value, scale and time span."""
-    telemetry, device = shown.telemetry, shown.device
-    history, uuid = telemetry.history, device.uuid
-    across = max(1, width - LABEL - VALUE)
-    samples = charts.samples_a_dot(across, telemetry.interval)
-    dots = charts.newest_dots(history.count, across, samples)
-    values = dots.means(history, uuid, chart.name)
-    newest = history.newest(uuid, chart.name)
-    readings, host = shown.readings, telemetry.host_of(device)
-    top = chart.top(device, readings, host, [*values, newest])
-    value = ABSENT if newest is None else chart.text(newest)
+    telemetry, across = shown.telemetry, max(1, width - LABEL - VALUE)
+    now = telemetry.history.elapsed
+    axis = charts.axis_of(now, across, telemetry.interval)
+    drawn = charts.device_chart(telemetry, shown.device, chart, axis)
+    value = drawn.value
     if chart in BARRED:
         value = ""
-    scale = f" of {chart.text(top)} {dots.span_text(telemetry.interval)}"
+    scale = f" {drawn.scale} {axis.text}"
     right = [reading(f" {value}", STRONG), Span(clip(scale, VALUE), DIM)]
     right += [Span("")] * (height - 2)
     left = [cell(chart.short, LABEL, DIM)] + [Span(" " * LABEL)] * (height - 1)
-    drawn = charts.draw_chart(values, height, top, chart.style)
     rows = []
-    for label, row, text in zip(
-        left,
-        drawn,
-        right,
-        strict=True,
-    ):
+    for label, row, text in zip(left, drawn.plot(height), right, strict=True):
         rows.append(fit([label, *row, text], width))
     return rows
 

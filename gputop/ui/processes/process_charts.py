@@ -15,7 +15,7 @@ from gputop.ui.drawing.cells import Row
 from gputop.ui.drawing.palette import BUSY, CPU, MEMORY, SM
 
 if TYPE_CHECKING:
-    from gputop.stream.process_history import ProcessHistory
+    from gputop.ui.telemetry import Telemetry
 
 ROWS = 2
 """Rows of a chart."""
@@ -42,22 +42,18 @@ CHARTS = (
 
 
 def chart_rows(
-    history: ProcessHistory,
-    process: Process,
-    width: int,
-    interval: float,
+    telemetry: Telemetry, process: Process, width: int
 ) -> list[Row]:
     """Return the charts that have a value, one below the other."""
-    room = max(1, width - charts.GUTTER)
-    samples = charts.samples_a_dot(room, interval)
-    dots = charts.newest_dots(history.count, room, samples)
+    room, history = max(1, width - charts.GUTTER), telemetry.history
+    axis = charts.axis_of(history.elapsed, room, telemetry.interval)
     rows: list[Row] = []
     for chart in CHARTS:
-        series = history.series(process, chart.name)
+        series = telemetry.process_history.series(process, chart.name)
         if not all(map(math.isnan, series)):
-            values = dots.averaged(series, history.count)
-            span = dots.span_text(interval)
-            rows += _drawn(chart, series, values, span).rows(ROWS)
+            seconds = history.seconds[-len(series) :]
+            values = axis.means(seconds, series[-len(seconds) :])
+            rows += _drawn(chart, series, values, axis.text).rows(ROWS)
     return rows
 
 

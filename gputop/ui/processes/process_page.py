@@ -186,13 +186,7 @@ class ProcessDetailsView(ScrolledPage, FilterView):
         return Group(facts, "", charts, "")
 
     def _charts(self, width: int) -> Text:
-        telemetry = self._telemetry
-        rows = chart_rows(
-            telemetry.process_history,
-            self._held[0],
-            width,
-            telemetry.interval,
-        )
+        rows = chart_rows(self._telemetry, self._held[0], width)
         return Text("\n").join([Text.assemble(*row) for row in rows])
 
     def _facts(self) -> Iterator[tuple[str, str]]:
