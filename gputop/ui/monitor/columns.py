@@ -107,7 +107,8 @@ def _state(state: int | None) -> str:
 
 RATE = 11
 BUSY_VALUE, MEMORY_VALUE = 5, 14
-SHORTEST_BAR, LONGEST_BAR, LONGEST_NAME = 6, 40, 34
+SHORTEST_BAR, LONGEST_BAR = 6, 40
+SHORTEST_NAME, LONGEST_NAME = 5, 34
 _percent = partial(percentage, unit="%")
 _quantity = partial(quantity, unit="")
 _celsius = partial(quantity, unit="°C")
@@ -120,6 +121,7 @@ def _bar_column(title: str, value: int) -> DeviceColumn:
         lambda _: "",
         right=False,
         most=LONGEST_BAR + value,
+        room=SHORTEST_NAME,
     )
 
 
@@ -131,6 +133,7 @@ HEAT = DeviceColumn(
     5,
     lambda item: _celsius(item.readings.temperature_celsius),
     name="temperature_celsius",
+    room=SHORTEST_NAME,
     style=_heat_style,
 )
 BOUND = DeviceColumn("BOUND BY", 12, _bound, room=12, style=_bound_style)

@@ -89,7 +89,10 @@ class Header(TelemetryView):
         trouble = stream_trouble(self._telemetry)
         if trouble is not None:
             style = sign_of(trouble.severity).style
-            return [Span(clip(f" {trouble.what}", width), style)]
+            text = f" {trouble.what}"
+            if cells_of(text) > width:
+                text = text.partition(": ")[0]
+            return [Span(clip(text, width), style)]
         report = self._telemetry.why()
         if not report.problems:
             return fit([Span(f" {report.summary}", GOOD)], width)
