@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gputop.agent.device import Absence
 from gputop.agent.snapshot import ProcessKind
 from gputop.health import thresholds as t
 from gputop.health.bound_by import (
@@ -268,7 +269,8 @@ def memory_bound(view: RuleView) -> Finding | None:
     """Find work that is limited by memory bandwidth."""
     if _hardly_works(view):
         return None
-    if view.mean_or_none(DRAM) is None and view.mean_or_none(TENSOR) is None:
+    without_gpm = view.absence(DRAM) not in (None, Absence.NO_DATA_YET)
+    if without_gpm and view.mean_or_none(TENSOR) is None:
         return _memory_busy(view)
     evidence = _passing(
         view,
