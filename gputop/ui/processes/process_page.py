@@ -63,55 +63,40 @@ def variables_of(environment: Iterable[tuple[str, str]]) -> list[Variable]:
     )
 
 
-class EnvironmentView(Static):
-    """Variables of an environment."""
-
-    def on_resize(self) -> None:
-        """Scroll to the variables as soon as they are laid out, if the user asked for them."""
-        self.query_ancestor(ProcessDetailsView).begin_at_environment()
-
-
 class ProcessDetailsView(ScrolledPage, FilterView):
     """Facts, charts and environment of a process, under its name. The filter is for the latter."""
 
     process: Process | None = None
     """Process that is shown."""
-    _details: ProcessDetails | None = None
-    _to_environment = False
-    """True if the page scrolls to the environment when that has been read."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(telemetry)
-        self._heading, self._environment = Static(), EnvironmentView()
+        self._listing = Static()
+        """The environment. It may be large, and is not drawn with each sample."""
 
     def compose(self) -> ComposeResult:
         yield from super().compose()
-        yield self._heading
-        yield self._environment
+        yield self._listing
 
     def show(self, process: Process, *, environment: bool) -> None:
-        """Show that process, from the top or from its environment."""
+        """Show that process, with its facts or its environment first."""
         self.process, self._held = process, [process]
         why = why_untouched(process, self._telemetry)
-        self._problem = ""
-        if why:
-            self._problem = f"No details: {why}"
+        self._problem = f"No details: {why}" if why else ""
         self._unmasked = self._telemetry.show_secrets
         self.forget()
+        self.move_child(self._listing, after=self._page)
         self.scroll_home(animate=False)
-        self._to_environment = environment
-        self.type("")
+        if environment:
+            self.action_environment()
 
     def matches(self) -> str:
-        return f"{self._matching} of {len(self._variables)} match"
+        return f"{len(self._matching)} of {len(self._variables)} match"
 
     def forget(self) -> None:
-        self._matching = 0
-        """Number of variables that match the filter."""
-        self._details = None
+        self._details: ProcessDetails | None = None
         self._variables: Sequence[Variable] = ()
-        self._heading.display = self._environment.display = False
-        self._environment.update()
+        self.type("")
 
     def update_details(self, found: ProcessDetails | Problem) -> None:
         """Show newer details, or why there are none."""
@@ -121,22 +106,19 @@ class ProcessDetailsView(ScrolledPage, FilterView):
             self.redraw()
             return
         before, self._details = self._details, found
+        self._variables = variables_of(found.environment or ())
         self.redraw()
         if before is None or before.environment != found.environment:
-            self._variables = variables_of(found.environment or ())
-            self._show_environment()
+            self.type(self.typed)
 
     def type(self, text: str) -> None:
-        super().type(text)
-        self._show_environment()
-
-    def begin_at_environment(self) -> None:
-        if self._to_environment and self._details is not None:
-            self._to_environment = False
-            self.action_environment()
+        self.typed = text
+        self._matching = self._matching_lines()
+        self._listing.update(Group(*self._environment()))
 
     def action_environment(self) -> None:
-        self.scroll_to_widget(self._heading, animate=False, top=True)
+        self.move_child(self._listing, before=self._page)
+        self.scroll_home(animate=False)
 
     def action_filter(self) -> None:
         super().action_filter()
@@ -145,6 +127,7 @@ class ProcessDetailsView(ScrolledPage, FilterView):
     def action_secrets(self) -> None:
         self._unmasked = not self._unmasked
         self.type(self.typed)
+        self.redraw()
 
     def redraw(self) -> None:
         sample = self._telemetry.sample
@@ -174,16 +157,17 @@ class ProcessDetailsView(ScrolledPage, FilterView):
         return title
 
     def page(self) -> RenderableType:
-        facts, charts = Table.grid(), OfWidth(self._charts)
-        facts.add_column(style=DIM, width=LABEL)
-        facts.add_column(overflow="fold")
+        table = Table.grid()
+        table.add_column(style=DIM, width=LABEL)
+        table.add_column(overflow="fold")
         for label, text in self._facts():
             if text:
-                facts.add_row(label, Text(visible(text, len(text))))
+                table.add_row(label, Text(visible(text, len(text))))
+        facts: list[RenderableType] = [table]
         if self._problem:
             problem = visible(self._problem, len(self._problem))
-            return Group(facts, Text(problem, WARN), charts, "")
-        return Group(facts, "", charts, "")
+            facts.append(Text(problem, WARN))
+        return Group(*facts, "", OfWidth(self._charts), "")
 
     def _charts(self, width: int) -> Text:
         rows = chart_rows(self._telemetry, self._held[0], width)
@@ -227,31 +211,27 @@ class ProcessDetailsView(ScrolledPage, FilterView):
                 known.insert(0, details.unmasked)
         return next(filter(None, known), "")
 
-    def _show_environment(self) -> None:
-        """Show the variables that match the filter."""
+    def _environment(self) -> Iterator[RenderableType]:
         details = self._details
         if details is None:
             return
-        self._heading.display = True
         heading = Text("Environment ", ACCENT)
         if details.environment is None:
-            self._heading.update(heading.append(NOT_PERMITTED, DIM))
+            yield heading.append(NOT_PERMITTED, DIM)
             return
-        lines = self._matching_lines()
-        self._matching = len(lines)
-        counts = f" / filter · {len(lines)} of {len(self._variables)}"
+        counts = f" / filter · {len(self._matching)} of {len(self._variables)}"
         secrets = sum(variable.secret for variable in self._variables)
         secrets += details.command != details.unmasked
         if secrets:
             verb = "masks" if self._unmasked else "shows"
             counts += f" · v {verb} {count(secrets, 'secret')}"
-        self._heading.update(heading.append(counts, DIM))
+        yield heading.append(counts, DIM)
+        yield from self._matching
         if not self._variables:
-            lines = [Text("No variables", DIM)]
-        elif not lines:
-            lines = [Text("No variable contains all of these words", DIM)]
-        self._environment.update(Text("\n").join(lines))
-        self._environment.display = True
+            yield Text("No variables", DIM)
+        elif not self._matching:
+            yield Text("No variable contains all of these words", DIM)
+        yield ""
 
     def _matching_lines(self) -> list[Text]:
         words = self.typed.casefold().split()

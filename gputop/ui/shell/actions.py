@@ -149,7 +149,7 @@ ACTIONS = (
            "", PROCESSES, when="live"),
     Action("environment", "e", "tabs.environment", "Environment of the selected process", "",
            LISTS, when="live"),
-    Action("environment.here", "e", "view.environment", "Scroll to its environment", "",
+    Action("environment.here", "e", "view.environment", "Show its environment first", "",
            ("process",), when="live"),
     Action("secrets", "v", "view.secrets", "Show or mask secrets", "Secrets", ("process",)),
     Action("density", "c", "view.density", "Density: one row, three, full", "Density",
