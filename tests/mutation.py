@@ -1,7 +1,8 @@
 """Do the tests find small faults? `python -m tests.mutation [--faults 40] [--seed N] [--jobs N]`.
 
 Each fault changes one random place of the package: a comparison is turned round, a number is
-changed, or a call whose result is not used is removed. It is made in a copy of the checkout. The
+changed (one more, or twice as much from 10 on), or a call whose result is not used is removed. It
+is made in a copy of the checkout. The
 tests that import the changed module or have its name run first, then those of the folder that
 mirrors its own. A fault is found if one of them fails or exceeds the time limit. The faults that
 are not found are listed at the end, and the exit status is 1 if they are more than a seventh.
@@ -39,13 +40,22 @@ TURNED = {
     ast.Is: ast.IsNot,
     ast.IsNot: ast.Is,
 }
-LARGE = 1000
-"""Numbers from here on are doubled, as one more may be no difference."""
+LARGE = 10
+"""Numbers from here on are doubled.
+
+One more of a width, a time limit or a cut of a text is no fault that anybody notices.
+"""
 ALLOWED_MISSES = 1 / 7
 COPIED = ("gputop", "tests", "docs", "man", "deploy", "screenshots", ".ci")
 FILES = ("*.md", "*.toml", "*.txt", "*.py", "LICENSE")
-FOLDERS = {"gputop/bench/worker": ("tests/bench/test_cuda_kinds.py", "tests/bench/test_worker.py")}
-"""Tests of packages that no test imports, as they run in another interpreter."""
+FOLDERS = {
+    "gputop/bench/worker": ("tests/bench/test_cuda_kinds.py", "tests/bench/test_worker.py"),
+    "gputop/fleet/screens": ("tests/ui/test_fleet_screen.py",),
+}
+"""Tests of packages whose modules are not imported by their tests.
+
+Workers run in another interpreter, and a screen is tested as a whole.
+"""
 
 
 @dataclass(frozen=True)

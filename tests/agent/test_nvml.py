@@ -192,17 +192,20 @@ def test_a_device_that_needs_a_reset_says_what_it_can(nvml: FakeDriver) -> None:
 def test_a_driver_is_gone_only_where_it_says_so_itself(
     nvml: FakeDriver, code: int, what: str
 ) -> None:
-    nvml.write(FakeDevice(fail={"nvmlDeviceGetUtilizationRates": code}), stale_code=code)
+    nvml.write(
+        FakeDevice(fail={"nvmlDeviceGetUtilizationRates": code}), FakeDevice(), stale_code=code
+    )
     driver = start()
-    (reader,) = driver.readers()
+    reader, unread = driver.readers()
     sample = reader.read(gpm=False)[0].sample
     assert sample.absent["gpu_utilization_percent"] is Absence.ERROR
     assert sample.temperature_celsius == 64
     nvml.change_machine(generation=1)
-    with pytest.raises(DriverError, match=what):
-        reader.read(gpm=False)
+    for each in (reader, unread):
+        with pytest.raises(DriverError, match=what):
+            each.read(gpm=False)
     driver.close()
-    assert only_reader().read(gpm=False)[0].sample.temperature_celsius == 64
+    assert start().readers()[0].read(gpm=False)[0].sample.temperature_celsius == 64
 
 
 @pytest.mark.parametrize(

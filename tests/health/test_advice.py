@@ -12,7 +12,8 @@ from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Sample
 from gputop.bench.plan.request import Target
 from gputop.bench.plan.target_choice import why_unusable
-from gputop.health.conditions import XIDS, event_text, fault_of
+from gputop.health.conditions import XIDS, event_text, fault_of, xid_severity
+from gputop.health.findings import Severity
 from gputop.schema.advice import INDEX, fill_in, fill_index, reset_advice, shared_command
 from tests import streams
 
@@ -118,3 +119,8 @@ def test_a_gpu_that_has_fallen_off_the_bus_is_not_reset() -> None:
     for code in XIDS:
         event = Event(0.0, H100.uuid, "xid", code)
         assert "--gpu-reset" not in event_text(event, H100, streams.lost(5)).remedy
+
+
+def test_only_xids_of_a_program_are_no_fault_of_the_device() -> None:
+    of_a_program = [code for code in range(200) if xid_severity(code) is Severity.WARNING]
+    assert of_a_program == [8, 11, 13, 31, 32, 39, 40, 41, 43, 45, 68, 69, 137]

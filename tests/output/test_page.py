@@ -258,6 +258,12 @@ def test_the_largest_holder_is_named_longest(room: int | None, shown: str) -> No
     assert processes_text(held("ada", "bo"), room) == shown
 
 
+def test_a_long_name_of_a_program_is_cut() -> None:
+    (process,) = held("ada")
+    process = dataclasses.replace(process, command=f"/opt/{'run' * 20} -v")
+    assert processes_text([process], None) == f"ada:{'run' * 13}r/1(1.00 GiB)"
+
+
 def test_ascii_is_for_terminals_that_have_no_more() -> None:
     text = as_ascii(PAGE + "…")
     assert text.isascii()

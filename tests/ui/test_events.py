@@ -48,6 +48,9 @@ def test_the_end_of_a_job_frees_its_gpus() -> None:
     assert after(RUNNING, sample(2, ())) == [ended, Notice("gpu-free", "Free: GPU 0, 1")]
     one = after(RUNNING, sample(2, JOB[:2]))
     assert one == [Notice("job-ended", "Ended: python train.py")]
+    command = "python train.py " + "--layers=96 " * 9
+    long = process(8, 0, start_time=EARLY, command=command)
+    assert after(sample(2, (long,)), sample(2, ()))[0].text == f"Ended: {command[:60]}"
     assert after(RUNNING, RUNNING) == []
 
 

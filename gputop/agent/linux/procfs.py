@@ -64,7 +64,7 @@ def parse_stat(data: bytes) -> Stat:
     # The name may contain spaces, parentheses and line ends: only the last ")"
     # ends it.
     before, end, after = data.rpartition(b")")
-    fields = after.split(None, 22)
+    fields = after.split()
     if not end or len(fields) < 22:
         raise ValueError("not the content of /proc/PID/stat")
     user_ticks, system_ticks = int(fields[11]), int(fields[12])

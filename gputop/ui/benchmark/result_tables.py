@@ -44,7 +44,7 @@ def result_rows(
         run.rows,
         max(LEAST_SHAPES, min(FASTEST, most)),
     )
-    if not _fits(found, width):
+    if not _fits(_widths(found), width):
         found = found.transposed()
     shown = table_rows(found, width)[:height]
     notes = note_rows(run, width, height - len(shown) - 1, TEXT)
@@ -92,14 +92,14 @@ def _widths(table: TextTable) -> list[int]:
     ]
 
 
-def _fits(table: TextTable, width: int) -> bool:
-    return 1 + sum(_widths(table)) + GAP * (len(table.lines[0]) - 1) <= width
+def _fits(widths: list[int], width: int) -> bool:
+    return 1 + sum(widths) + GAP * (len(widths) - 1) <= width
 
 
 def table_rows(table: TextTable, width: int) -> list[Row]:
     """Draw a table with dim headings and the best row in green. A wide table shortens the names."""
     widths = _widths(table)
-    gap, margin = (GAP, 1) if _fits(table, width) else (1, 0)
+    gap, margin = (GAP, 1) if _fits(widths, width) else (1, 0)
     over = margin + sum(widths) + gap * (len(widths) - 1) - width
     if over > 0:
         widths[0] = max(NARROWEST_NAME, widths[0] - over)
