@@ -126,7 +126,7 @@ _SUDDEN = attrgetter(
 """Readings that cause an immediate judgement when they change: faults that need no minute of
 evidence."""
 JUDGE_SECONDS = 4.0
-"""Time between two judgements. A judgement of 64 devices takes about 15 ms."""
+"""Time between two judgements. A judgement of 64 devices takes about 20 ms."""
 NOTHING_KNOWN = BoundBy(Bound.UNKNOWN, "")
 
 

@@ -404,9 +404,9 @@ class RuleView:
         return EvenSamples(numbers, span / max(1, len(numbers) - 1))
 
 
-def finite(numbers: Sequence[float]) -> list[float]:
+def finite(numbers: Sequence[float]) -> Sequence[float]:
     """Return the numbers that are not missing."""
     # This check is fast, and usually true.
     if math.isfinite(sum(numbers)):
-        return list(numbers)
+        return numbers
     return [number for number in numbers if math.isfinite(number)]
