@@ -238,7 +238,7 @@ READINGS = (
         keys=(
             *KEYS,
             Key(DOWN, shows("▌1 Test 1"), "the second device is selected"),
-            Key(ENTER, shows("memory clock  – of 2619 MHz  the driver failed"), "says why"),
+            Key(ENTER, shows("memory clock  – of 2619 MHz the driver failed"), "says why"),
             Key(ESCAPE, hides("Power and temperature"), "the monitor again"),
         ),
         mend=as_at_first,
