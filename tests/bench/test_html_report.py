@@ -182,9 +182,15 @@ def test_whatever_is_drawn_is_inside_and_well_formed(
     [
         (svg_charts.SvgAxis(1.0, 16.0, 2), [1.0, 2.0, 4.0, 8.0, 16.0]),
         (svg_charts.SvgAxis(1.0, 2.0**16, 2), [4.0**n for n in range(9)]),
+        (svg_charts.SvgAxis(0.0, 6.0), [0, 1, 2, 3, 4, 5, 6]),
+        (svg_charts.SvgAxis(0.0, 60.5), [0, 20, 40, 60]),
+        (svg_charts.SvgAxis(0.0, 148.0), [0, 25, 50, 75, 100, 125]),
+        (svg_charts.SvgAxis(0.0, 840.0), [0, 200, 400, 600, 800]),
+        (svg_charts.SvgAxis(0.0, 0.04), [0, 0.01, 0.02, 0.03, 0.04]),
+        (svg_charts.SvgAxis(3.0, 3.0), [3.0]),
     ],
 )
-def test_a_logarithmic_axis_has_at_most_nine_powers(
+def test_ticks_are_at_most_nine_round_numbers_or_powers(
     axis: svg_charts.SvgAxis, ticks: list[float]
 ) -> None:
     assert axis.ticks() == ticks

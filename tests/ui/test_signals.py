@@ -279,6 +279,12 @@ async def test_foreign_text_is_inert() -> None:
         assert "Send TERM to 1 ([red]x␛[2J, a⟨202e⟩b[/]␀" in dialog(pilot)
 
 
+def test_a_long_user_and_command_are_cut() -> None:
+    long = process(1, 0, user="u" * 99, command="c" * 300)
+    (target,) = signal_targets(long, [long], DEVICES)
+    assert target.about == f"{'u' * 64}, {'c' * 200}"
+
+
 def test_a_later_process_of_the_same_pid_is_not_the_target() -> None:
     first = process(7, 0)
     later = dataclasses.replace(process(7, 1), start_time=1.0)
