@@ -170,11 +170,6 @@ def rule_of(
     return spread(fit(left, width - width_of(right), "─", TRACK), right, width)
 
 
-def heading(title: str, width: int) -> Row:
-    """Return the title of a section, followed by a line."""
-    return rule_of([Span(f"{title} ", ACCENT)], [], width)
-
-
 def merged(row: Row) -> Row:
     """Return the row with adjacent spans of the same style merged."""
     made: Row = []
