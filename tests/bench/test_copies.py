@@ -221,6 +221,19 @@ def test_peers_that_there_was_no_time_for_are_named(
     assert note == "GPU 1: copies not measured, the time was up: give --seconds 12 or more"
 
 
+@needs_torch
+def test_a_peer_without_memory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, run = gpu(), run_of(tmp_path / "lock")
+    free = {1: MIB // 8}
+    monkeypatch.setattr(
+        made.torch.cuda,
+        "mem_get_info",
+        lambda number: (free.get(number, gpus.FREE_BYTES), gpus.FREE_BYTES),
+    )
+    copies.copy(made, run)
+    assert run.notes[-1] == "GPU 0: copies not measured, 0.0312 MiB may be used for each"
+
+
 BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import replace
 
 import pytest
@@ -39,6 +40,7 @@ def test_a_run_of_hours_joins_windows_and_knows_its_peak() -> None:
     assert times[-1] == pytest.approx(0.2 * windows)
     assert max(rate for _, rate in run.series(RATE)[4000:]) < 0.75, "means of neighbours"
     assert run.rate_peak == 9.0
+    assert 128 < len(json.loads(run.kept_curves())["windows"]) <= 256
 
 
 def test_the_first_wrong_element_says_when_and_the_last_check_how_many() -> None:

@@ -65,6 +65,15 @@ def test_a_training_that_is_as_fast_as_before_has_no_finding(
     assert find_slowdown([], START) is None
 
 
+@pytest.mark.parametrize(("rate", "percent"), [(7.5, None), (6.5, 35)])
+def test_a_drop_counts_from_three_usual_deviations_on(rate: float, percent: float | None) -> None:
+    before = [(10, 10 + noise) for noise in (1, -1) * 10]
+    after = [(10, rate + noise) for noise in (1, -1) * 6]
+    points = steps(*before, *after)
+    found = find_slowdown(points, points[-1].time)
+    assert (found and round(found.percent)) == percent
+
+
 def test_the_cause_is_the_finding_that_began_at_that_time() -> None:
     points = steps((300, 10), (60, 8.2))
     found = find_slowdown(points, points[-1].time)

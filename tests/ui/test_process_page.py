@@ -235,11 +235,11 @@ async def test_e_begins_with_the_environment_and_keys_scroll_over_all_of_it(
 async def test_foreign_text_is_inert(details: Callable[..., None]) -> None:
     evil = (("A[red]\x1b[2J", "b\u202ec\x00[/]"), ("漢" * 60, "字"))
     details(environment=evil, command="a\x1b[2J漢" * 40, directory="/\x07", parents=((1, "\x1bc"),))
-    names = {"user": "[red]x\x1b", "slurm_job": "\x1b[31m", "job_id": "\x1bb:1"}
+    names = {"user": "[red]x\x1b" + "u" * 90, "slurm_job": "\x1b[31m", "job_id": "\x1bb:1"}
     async with page_of(process(7, 0, rank=3, **names)) as pilot:
         text = "\n".join(lines(pilot))
         assert "job ␛[31m · rank 3 of ␛b:1" in text
         assert "A[red]␛[2J=b⟨202e⟩c␀[/]" in text
-        assert "[red]x␛" in text
+        assert f"7 [red]x␛{'u' * 57} " in text
         assert "Directory  /␇" in text
         assert "\x1b" not in text
