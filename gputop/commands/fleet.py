@@ -54,9 +54,7 @@ def run_screen(
     arguments: argparse.Namespace, options: Mapping[str, Any]
 ) -> int:
     """Run the fleet screen until it is left. The `options` are the app's."""
-    interval = INTERVAL
-    if arguments.interval is not None:
-        interval = arguments.interval
+    interval = arguments.interval or INTERVAL
     watch = _open_watch(arguments, interval)
     from gputop.fleet.screens.screen import FleetScreen
     from gputop.fleet.screens.state import FleetState

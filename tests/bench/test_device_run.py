@@ -19,6 +19,7 @@ from gputop.bench.run.series import (
     Moment,
     RunCurves,
     append_joined,
+    merge_moments,
     merge_windows,
     thinned,
 )
@@ -99,6 +100,15 @@ def test_readings_are_curves_of_what_is_known() -> None:
     course = run.history()
     assert course == RunCurves((), curves, {"idle": [(0.0, 0.5)]})
     assert list(course.readings) == list(curves)
+
+
+def test_neighbouring_moments_are_joined_as_means_with_every_reason() -> None:
+    capped = Moment(0.0, 1.0, 600.0, 1500.0, 60.0, ("sw_power_cap",), {"sw_power_cap": 1.0})
+    hot = Moment(1.0, 4.0, 200.0, None, 80.0, ("sw_thermal",), {"sw_thermal": 3.0})
+    reported = {"sw_power_cap": 1.0, "sw_thermal": 3.0}
+    reasons = ("sw_power_cap", "sw_thermal")
+    assert merge_moments([capped, hot]) == Moment(0.0, 4.0, 300.0, 1500.0, 75.0, reasons, reported)
+    assert merge_moments([Moment(0.0, 1.0), Moment(1.0, 2.0)]) == Moment(0.0, 2.0)
 
 
 def test_a_run_is_the_same_after_it_was_kept() -> None:
