@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from textual.widgets import Select
+from textual.widgets import Input, Select
 
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import Sample, Source
@@ -67,6 +67,8 @@ def ready(*keys: str) -> Any:
         await settle(pilot)
         for key in keys:
             await pilot.press(key)
+        for field in pilot.app.screen.query(Input):
+            field.cursor_blink = False
         await settle(pilot)
 
     return run_before
