@@ -104,16 +104,22 @@ class ActionScreen(Screen[None]):
 
     @property
     def active_bindings(self) -> dict[str, ActiveBinding]:
-        """Bindings of the available actions, in the order and with the labels of the footer."""
+        """Bindings of the available actions, in the order and with the labels of the footer.
+
+        The footer shows those that fit.
+        """
         found: dict[str, ActiveBinding] = {}
+        room = self.size.width
         for action in sorted(self.actions, key=self.order):
             if self.offers(action):
                 label = self.label_of(action)
+                if label:
+                    room -= len(f" {action.key_names[0]} {label} ")
                 binding = Binding(
                     action.keys.partition(",")[0],
                     f"act('{action.id}')",
                     label,
-                    show=label != "",
+                    show=label != "" and room >= 0,
                     key_display=action.key_names[0],
                 )
                 active = ActiveBinding(
