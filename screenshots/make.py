@@ -140,7 +140,7 @@ async def main() -> None:
         demo=True,
         interval=1.0,
         keys=("enter",),
-        ready=lambda app: dashboard_of(app).telemetry.history.count >= 180,
+        ready=lambda app: dashboard_of(app).telemetry.history.count >= 200,
         size=(150, 44),
     )
     await picture(
