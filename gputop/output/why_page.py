@@ -118,7 +118,6 @@ def _entries() -> Table:
     """Return an empty table for findings: the severity at the left, the texts at the right."""
     table = pages.table(header=False)
     table.add_column(min_width=len("warning"), no_wrap=True)
-    table.add_column()
     return table
 
 

@@ -172,6 +172,19 @@ def test_a_device_lost_in_between_comes_back(nvml: FakeDriver) -> None:
     assert nvml.calls(0)["nvmlDeviceGetHandleByIndex_v2"] == 3
 
 
+def test_a_device_whose_calls_all_begin_to_fail_keeps_its_identity(nvml: FakeDriver) -> None:
+    nvml.write(DEVICE)
+    reader = only_reader()
+    reader.read(gpm=False)
+    device = reader.device
+    calls = {*nvml.calls(0)} - {"nvmlDeviceGetHandleByIndex_v2"}
+    nvml.change(0, fail=dict.fromkeys(calls, UNKNOWN))
+    for _ in range(3):
+        reading = reader.read(gpm=False)[0]
+        assert reading.sample.state is DeviceState.NOT_RESPONDING
+        assert reader.device is device
+
+
 def test_a_device_that_needs_a_reset_says_what_it_can(nvml: FakeDriver) -> None:
     nvml.write(
         FakeDevice(fan_percent=38, fans=2, fail={"nvmlDeviceGetUtilizationRates": RESET_REQUIRED})

@@ -91,6 +91,13 @@ def test_an_address_is_the_offset_of_its_word() -> None:
 
 
 @needs_torch
+def test_random_words_differ_within_a_block_and_between_blocks() -> None:
+    blocks = written("random")
+    words = [word for block in blocks for word in block]
+    assert len(set(words)) == len(words)
+
+
+@needs_torch
 def test_each_bit_of_each_word_walks() -> None:
     memory = under_test()
     for pattern, sign in (("walking ones", 1), ("walking zeros", -1)):
