@@ -155,8 +155,10 @@ def test_clocks_of_another_moment_than_the_load_are_not_compared() -> None:
 
 
 def test_what_is_wrong_with_a_gpu_is_told_once_whatever_instances_it_has() -> None:
-    parts = [gpu(n, uuid="g", host="a", index=f"0:{n}", temperature_celsius=88.0) for n in range(7)]
-    assert [(w.device_uuid, w.rule) for w in find(parts, Known())] == [("g0", "hot")]
+    hot = {"uuid": "g", "host": "a", "temperature_celsius": 88.0}
+    parts = [gpu(n, index=f"{n % 2}:{n}", **hot) for n in range(7)]
+    said = [(w.device_uuid, w.rule) for w in find(parts, Known())]
+    assert said == [("g0", "hot"), ("g1", "hot")]
     means = {part.key: 0.0 for part in parts}
     held = [  # each of them by itself
         dataclasses.replace(part, gpu_utilization_percent=0.0, temperature_celsius=40.0)

@@ -32,6 +32,7 @@ from tests.prometheus import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from gputop.fleet.model import Fleet
 
@@ -79,6 +80,21 @@ def test_the_number_of_requests_is_the_same_for_any_number_of_gpus() -> None:
     assert counts[0] == counts[1]
     assert counts[0][1] == min(counts[0]) == 11
     assert counts[0][SELDOM] == max(counts[0]) - 1 < 30  # those that are gone are asked for once
+
+
+def test_a_token_is_read_again_for_each_refresh(tmp_path: Path) -> None:
+    """Such tokens expire, and another program writes the next one into the file."""
+    file = tmp_path / "token"
+    sent = []
+    with FakePrometheus(Site(1)) as fake:
+        server = PrometheusServer(fake.url, token_file=file)
+        asking = Refresher(Client(server, 5.0), "", 10.0)
+        for token in ("first", "second"):
+            file.write_text(token)
+            asking.refresh()
+            sent.append(fake.requests[-1].headers["Authorization"])
+        asking.client.close()
+    assert sent == ["Bearer first", "Bearer second"]
 
 
 def test_both_exporters_and_what_only_one_of_them_says() -> None:
