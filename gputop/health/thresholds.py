@@ -186,7 +186,5 @@ DEVIATIONS = 5.0
 among themselves."""
 WARM_MARGIN, HOT_MARGIN = 15, 5
 """°C below the slowdown from which a temperature is marked as warm, and as hot."""
-FLEET_MARGIN = 3
-"""°C below the slowdown from which a GPU of a fleet has a warning."""
 HOT, HOT_MEMORY = 85.0, 95.0
 """°C in a fleet. Data centre GPUs slow down from about 87, their memory from 95."""
