@@ -56,7 +56,10 @@ async def stop_once(kind: str, after: float) -> tuple[float, float, bool]:
     following = asyncio.create_task(runner.follow(hear))
     await begun.wait()
     await asyncio.sleep(after)
-    assert not following.done(), run.problem
+    assert run.problem is None
+    if following.done():
+        # A table with few rows, which were all measured.
+        return await stop_once(kind, after / 2)
     began = time.perf_counter()
     await runner.stop()
     await following
