@@ -84,17 +84,22 @@ class OfWidth:
         yield from self._drawn[width]
 
 
-def group_table(title: str) -> Table:
-    """Return an empty table of labels and values under a title."""
-    table = Table(
+def titled_table(title: str, *, padding: tuple[int, int] = (0, 0)) -> Table:
+    """Return an empty table without lines, under a title."""
+    return Table(
         title=title,
         title_style=ACCENT,
         title_justify="left",
         box=None,
         show_header=False,
-        padding=0,
-        expand=True,
+        padding=padding,
     )
+
+
+def group_table(title: str) -> Table:
+    """Return an empty table of labels and values under a title."""
+    table = titled_table(title)
+    table.expand = True
     table.add_column(style=DIM, width=LABEL)
     table.add_column(ratio=1, overflow="fold")
     return table

@@ -51,7 +51,7 @@ LABEL, VALUE = 7, 20
 LEAST_CHART, MOST_CHART = 2, 6
 """Minimum and maximum number of rows of a chart."""
 BARRED = (charts.BUSY, charts.SM_ACTIVE, charts.MEMORY, charts.POWER)
-"""Charts of readings that already have a bar in the shown."""
+"""Charts of readings that already have a bar in the panel."""
 DETAIL_ROWS = 4
 """Most rows of further readings."""
 

@@ -17,7 +17,8 @@ from textual.widgets import Static
 from gputop.schema.labels import LEGEND
 from gputop.settings import AUTO, CHOICES, Settings
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, Dialog
-from gputop.ui.drawing.palette import ACCENT, STRONG
+from gputop.ui.drawing.page import titled_table
+from gputop.ui.drawing.palette import STRONG
 from gputop.ui.processes.columns import COLUMNS, HOST
 from gputop.ui.shell.actions import (
     ACTIONS,
@@ -121,14 +122,7 @@ LEGENDS: dict[str, Mapping[str, str]] = {
 
 
 def _table(title: str, entries: Mapping[str, str]) -> Table:
-    table = Table(
-        title=title,
-        title_style=ACCENT,
-        title_justify="left",
-        box=None,
-        show_header=False,
-        padding=(0, 1),
-    )
+    table = titled_table(title, padding=(0, 1))
     table.add_column(style=STRONG, width=NAME)
     table.add_column(ratio=1)
     for name, meaning in entries.items():
