@@ -62,6 +62,9 @@ def test_a_damaged_file_is_named_and_left_as_it_is(
         assert f"Move {file} away" in str(caught.value)
         assert "\n" not in str(caught.value)
     assert file.read_bytes() == document
+    file.unlink()
+    (kept,) = store.recent()
+    assert kept.started_at == 1.0, "a new result is kept beside it"
 
 
 def test_a_folder_that_is_none_is_named(folder: Path) -> None:

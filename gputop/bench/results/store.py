@@ -82,11 +82,23 @@ def judged(
 def append(result: Result, curves: str | None = None) -> Result:
     """Keep a result with its comparison, and return it; raise `ProblemError` if not possible.
 
+    If earlier results cannot be read, it is kept without a comparison before the error is raised.
     `curves` is a document with the data of its charts.
     """
-    result = result if result.comparison is not None else compared(result)
+    unread = None
+    if result.comparison is None:
+        try:
+            result = compared(result)
+        except ProblemError as error:
+            unread = error
     document = json.dumps(asdict(result), allow_nan=False)
-    _write(file_of(result), document, curves)
+    try:
+        _write(file_of(result), document, curves)
+    except ProblemError:
+        if unread is None:
+            raise
+    if unread is not None:
+        raise unread
     return result
 
 
