@@ -1,10 +1,9 @@
-"""Do the tests find small faults? `python -m tests.mutation [--faults 40] [--seed N] [--jobs N]`.
+"""Do the tests find small faults? `python -m tests.mutation [--faults 40] [--folder F]`.
 
 Each fault changes one random place of the package: a comparison is turned round, a number is
 changed (one more, or twice as much from 10 on), or a call whose result is not used is removed. It
-is made in a copy of the checkout. The
-tests that import the changed module or have its name run first, then those of the folder that
-mirrors its own. A fault is found if one of them fails or exceeds the time limit. The faults that
+is made in a copy of the checkout. The tests that import the changed module or have its name run
+first, then those of the folder that mirrors its own. A fault is found if one of them fails or exceeds the time limit. The faults that
 are not found are listed at the end, and the exit status is 1 if they are more than a seventh.
 """
 
@@ -107,10 +106,10 @@ def changed_node(node: ast.expr | ast.stmt) -> tuple[str, str] | None:
     return None
 
 
-def drawn(count: int, seed: int) -> list[Fault]:
-    """Return that many faults, each kind as often as the others."""
+def drawn(count: int, seed: int, folder: str) -> list[Fault]:
+    """Return that many faults of the files below a folder, each kind as often as the others."""
     every: dict[str, list[Fault]] = {}
-    for path in sorted((ROOT / "gputop").rglob("*.py")):
+    for path in sorted((ROOT / folder).rglob("*.py")):
         for fault in faults_of(path.relative_to(ROOT)):
             every.setdefault(fault.kind, []).append(fault)
     dice = random.Random(seed)  # noqa: S311 - it hides nothing
@@ -197,11 +196,12 @@ def main() -> int:
     add = parser.add_argument
     add("--faults", type=int, default=40)
     add("--seed", type=int, default=1)
+    add("--folder", default="gputop", help="the part of the package to change (default: all)")
     add("--jobs", type=int, default=1, help="copies that run at once")
     add("--seconds", type=float, default=600.0, help="time limit of each fault")
     add("--list", action="store_true", help="only print the faults, and the tests that judge them")
     options = parser.parse_args()
-    faults = drawn(options.faults, options.seed)
+    faults = drawn(options.faults, options.seed, options.folder)
     if options.list:
         for fault in faults:
             print(fault, *(f"    {' '.join(tests)}" for tests in tests_of(fault.file)), sep="\n")
