@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import termios
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Any
 
 from rich.cells import split_graphemes
@@ -111,7 +111,7 @@ class ScreenCells:
 
 def to_cells(text: str, codes: str) -> list[Cell]:
     if is_narrow(text):
-        return [(character, codes) for character in text]
+        return list(zip(text, repeat(codes)))
     cells: list[Cell] = []
     for start, end, width in split_graphemes(text)[0]:
         if width:

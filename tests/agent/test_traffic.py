@@ -137,6 +137,15 @@ def test_links_are_counted_once(
     assert nvlink(machine.says(LATER | after)) == (3 * 1024, 7 * 1024, *EACH)
 
 
+def test_each_link_is_asked_every_10_s_once_it_has_a_rate(nvml: FakeDriver) -> None:
+    machine = Machine(nvml)
+    machine.says(TWO_LINKS | ALL)
+    machine.says(LATER | ALL_LATER)
+    silent = (0, 0, *EACH)
+    assert {nvlink(machine.says(LATER | ALL_LATER)) for _ in range(9)} == {silent}
+    assert nvlink(machine.says(LATER | ALL_LATER)) == (0, 0, (0, 0), (0, 0))
+
+
 def test_a_link_that_is_down_has_a_place_of_its_own(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
     gone = {key: n for key, n in TWO_LINKS.items() if not key.endswith(".0")}

@@ -26,7 +26,7 @@ from gputop.agent.nvml.query import (
     Source,
     scalar,
 )
-from gputop.agent.nvml.traffic import NvLink, Pcie
+from gputop.agent.nvml.traffic import NvLinks, NvLinkTotal, Pcie
 from gputop.agent.nvml.utilization import BusySamples
 from gputop.agent.nvml.values import UNAVAILABLE
 from gputop.agent.words import (
@@ -300,11 +300,22 @@ def reading_queries(
         clock,
         FirstField("power_average_watts", nvml.NVML_FI_DEV_POWER_AVERAGE),
         pcie,
-        NvLink(),
+        NvLinkTotal(),
         # Benchmarks are judged by these, so the last seconds of a run count.
         Durations("clock_event_seconds", clock_event_times(driver_version)),
         FirstField("ecc_corrected", nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL),
         FirstField("ecc_uncorrected", nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL),
+    )
+    slow = FieldBatch(
+        clock,
+        NvLinks(),
+        FirstField("pcie_replays", nvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER),
+        FirstField(
+            "ecc_corrected_lifetime", nvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL
+        ),
+        FirstField(
+            "ecc_uncorrected_lifetime", nvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL
+        ),
         FieldSum(
             "remapped_rows",
             nvml.NVML_FI_DEV_REMAPPED_COR,
@@ -321,16 +332,6 @@ def reading_queries(
             "recovery_action",
             nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
             convert=lambda number: _word(RECOVERY_ACTIONS, number),
-        ),
-    )
-    slow = FieldBatch(
-        clock,
-        FirstField("pcie_replays", nvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER),
-        FirstField(
-            "ecc_corrected_lifetime", nvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL
-        ),
-        FirstField(
-            "ecc_uncorrected_lifetime", nvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL
         ),
     )
     return (

@@ -147,6 +147,8 @@ class NvmlReader:
         self._handle: Any = None
         self._answers = Answers(clock)
         self._identity: dict[str, Any] = {}
+        self._known: dict[str, Any] = {}
+        """Values in `device`."""
         self._instances = Instances(self._version, clock)
 
     def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
@@ -252,18 +254,21 @@ class NvmlReader:
         if self._events and self._handle is not None:
             self._events.forget(self._handle)
         self._handle = None
+        self._known = {}
         self._answers.forget()
         self._start_counting()
 
     def _update_modes(self) -> None:
-        modes = self._answers.ask(self._handle, MODES)
-        device = self._known_device(self._identity | modes)
+        found = self._identity | self._answers.ask(self._handle, MODES)
+        if found == self._known:
+            return
+        self._known = found
+        device = self._known_device(found)
         if {device.mig_mode, self.device.mig_mode} == {"enabled", "disabled"}:
             # The device has other fields now.
             self._answers.forget()
             self._start_counting()
-        if device != self.device:
-            self.device = device
+        self.device = device
 
     def _known_device(self, found: Mapping[str, Any]) -> Device:
         unknown = {"uuid": f"unknown:{self.index}", "name": "unknown device"}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from gputop.agent.device import Absence
 from gputop.agent.lines import rounded
-from gputop.agent.nvml.bindings import nvml
+from gputop.agent.nvml.bindings import nvml, read_field
 from gputop.agent.nvml.query import Clock
 from gputop.agent.nvml.values import UNAVAILABLE, absence_or_lost, total
 
@@ -85,18 +85,21 @@ class FieldBatch:
         """Return the fields that are still needed, each once."""
         wanted: dict[FieldKey, None] = {}
         for part in self._parts:
-            wanted.update(dict.fromkeys(part.keys(found)))
-        return [key for key in wanted if key not in found]
+            for key in part.keys(found):
+                if key not in found:
+                    wanted[key] = None
+        return [*wanted]
 
 
 def _value(answer: Any) -> Any:
-    code = answer.nvmlReturn
+    code = read_field(answer, "nvmlReturn")
     # The field is newer than the driver.
     if code == nvml.NVML_ERROR_INVALID_ARGUMENT:
         return Absence.NOT_SUPPORTED
     if code != nvml.NVML_SUCCESS:
         return absence_or_lost(code)
-    number = number_of(answer.value, answer.valueType)
+    value = read_field(answer, "value")
+    number = number_of(value, read_field(answer, "valueType"))
     if number is None:
         return Absence.ERROR
     if number in UNAVAILABLE:

@@ -47,6 +47,8 @@ class Answer(NamedTuple):
     """The last answer to a question."""
 
     asked_at: float
+    due_at: float
+    """Time from which the question is asked again."""
     values: Mapping[str, Any]
     """A value or an `Absence` for each name of the question."""
     code: int = nvml.NVML_SUCCESS
@@ -98,17 +100,16 @@ class Answers:
         now = self._clock()
         found: dict[str, Any] = {}
         for question in questions:
-            if self._is_due(question, now):
-                self._last[question] = self._ask(handle, question, now)
-            for name, value in self._last[question].values.items():
-                known = found.get(name, Absence.NOT_SUPPORTED)
-                if (
-                    isinstance(known, Absence)
+            answer = self._last.get(question)
+            if answer is None or now >= answer.due_at:
+                answer = self._ask(handle, question, now)
+                self._last[question] = answer
+            for name, value in answer.values.items():
+                if name not in found or (
+                    isinstance(found[name], Absence)
                     and value is not Absence.NOT_SUPPORTED
                 ):
                     found[name] = value
-                else:
-                    found.setdefault(name, value)
         return found
 
     def check(self, questions: Iterable[Question]) -> None:
@@ -132,14 +133,6 @@ class Answers:
         """Make every question due."""
         self._last.clear()
 
-    def _is_due(self, question: Question, now: float) -> bool:
-        answer = self._last.get(question)
-        if answer is None:
-            return True
-        if not answer.is_supported:
-            return now - answer.asked_at >= AGAIN
-        return now - answer.asked_at >= question.interval - EARLY
-
     def _ask(self, handle: Any, question: Question, now: float) -> Answer:
         """Return the values of the first supported source, or the reasons why there are none."""
         code = nvml.NVML_ERROR_FUNCTION_NOT_FOUND
@@ -151,21 +144,33 @@ class Answers:
             except UnicodeDecodeError:
                 code = nvml.NVML_ERROR_UNKNOWN
             else:
-                if len(question.names) == 1:
-                    row = (row,)
-                values = {}
-                for name, raw in zip(question.names, row):
-                    values[name] = converted(name, raw)
-                return Answer(now, values)
+                return _answer(question, row, now)
             finally:
                 self.heard_at = self._clock()
             if code in DRIVER_IS_GONE:
                 check_driver()
             if absence_or_lost(code) is not Absence.NOT_SUPPORTED:
                 break
-        return Answer(
-            now, dict.fromkeys(question.names, absence_of(code)), code
-        )
+        reason = absence_of(code)
+        wait = question.interval - EARLY
+        if reason is Absence.NOT_SUPPORTED:
+            wait = AGAIN
+        values = dict.fromkeys(question.names, reason)
+        return Answer(now, now + wait, values, code)
+
+
+def _answer(question: Question, row: Any, now: float) -> Answer:
+    """Return the answer with the values that a source returned."""
+    if len(question.names) == 1:
+        row = (row,)
+    values = {}
+    for name, raw in zip(question.names, row):
+        values[name] = converted(name, raw)
+    wait = question.interval
+    # A rate needs a second reading of its counter.
+    if wait < ONCE and Absence.NO_DATA_YET in values.values():
+        wait = min(wait, EVERY_SECOND)
+    return Answer(now, now + wait - EARLY, values)
 
 
 def scalar(call: Callable[..., Any], *arguments: int) -> Source:

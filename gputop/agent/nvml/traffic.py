@@ -133,10 +133,6 @@ class _Family(NamedTuple):
     sent: int
     scale: int
 
-    def keys(self, field: int, links: int) -> list[FieldKey]:
-        """Return the counter of each link, then the counter of all links together."""
-        return [FieldKey(field, link) for link in (*range(links), _ALL_LINKS)]
-
 
 _FAMILIES = (
     # Up to NVLink 4.
@@ -154,13 +150,8 @@ _FAMILIES = (
 )
 
 
-class NvLink(FieldReading):
-    """NVLink traffic of the device, in total and of each link."""
-
-    names = (
-        "nvlink_rx_bytes_per_second nvlink_tx_bytes_per_second"
-        " nvlink_link_rx_bytes_per_second nvlink_link_tx_bytes_per_second"
-    )
+class _NvLinkReading(FieldReading):
+    """Rates from the counters of each link, or from those of all links together."""
 
     def __init__(self) -> None:
         self._links = 0
@@ -168,7 +159,7 @@ class NvLink(FieldReading):
         self._counters: dict[FieldKey, RateCounter] = {}
 
     def keys(self, found: FieldValues) -> Iterable[FieldKey]:
-        """Yield the number of links until it is known, and the counters of each link."""
+        """Yield the number of links until it is known, and the counters."""
         if not self._links:
             yield _LINK_COUNT
             count = found.get(_LINK_COUNT)
@@ -176,59 +167,87 @@ class NvLink(FieldReading):
                 self._links = count
         if self._links:
             for family in self._families:
-                yield from family.keys(family.received, self._links)
-                yield from family.keys(family.sent, self._links)
+                for scope in self._scopes():
+                    yield FieldKey(family.received, scope)
+                    yield FieldKey(family.sent, scope)
 
-    def values(self, found: FieldValues, asked: Asked) -> Sequence[Any]:
-        """Return the totals received and sent, then both for each link."""
-        if not self._links:
-            count = found[_LINK_COUNT]
-            return [
-                count if isinstance(count, Absence) else Absence.NOT_SUPPORTED
-            ] * 4
-        family = self._counted(found)
-        received = family.keys(family.received, self._links)
-        sent = family.keys(family.sent, self._links)
-        total_received, each_received = self._rates(
-            received, family, found, asked
-        )
-        total_sent, each_sent = self._rates(sent, family, found, asked)
-        return total_received, total_sent, each_received, each_sent
-
-    def _counted(self, found: FieldValues) -> _Family:
-        """Return the first family that a link supports and keep it; before that, the first."""
-        for family in self._families:
-            for field in (family.received, family.sent):
-                each = family.keys(field, self._links)[:-1]
-                if any(isinstance(found[key], int) for key in each):
-                    self._families = [family]
-                    return family
-        return self._families[0]
+    def _scopes(self) -> Iterable[int]:
+        raise NotImplementedError
 
     def _rates(
-        self,
-        keys: list[FieldKey],
-        family: _Family,
-        found: FieldValues,
-        asked: Asked,
-    ) -> tuple[Any, Any]:
-        """Return the total rate and the rate of each link; None for a link that is down."""
+        self, found: FieldValues, asked: Asked
+    ) -> tuple[list[int | Absence], list[int | Absence]]:
+        """Return the rates received and sent in each scope."""
+        if not self._links:
+            count = found[_LINK_COUNT]
+            if not isinstance(count, Absence):
+                count = Absence.NOT_SUPPORTED
+            return [count], [count]
+        self._choose_family(found)
+        family = self._families[0]
         rates = []
-        for key in keys:
-            fastest = (
-                _NVLINK_FASTEST if key.scope == _ALL_LINKS else _LINK_FASTEST
-            )
-            counter = self._counters.setdefault(
-                key, RateCounter(family.scale, fastest)
-            )
-            rates.append(counter.rate(found[key], asked))
-        *each, total = rates
-        known = [None if isinstance(rate, Absence) else rate for rate in each]
-        reason = first_reason(each)
-        # A link may be silent for a moment.
-        is_silent = reason is not Absence.NOT_SUPPORTED
-        if is_silent or known.count(None) == len(known):
-            return (reason if isinstance(total, Absence) else total), reason
-        if isinstance(total, Absence):
-            total = sum(rate or 0 for rate in known)
-        return total, tuple(known)
+        for field in (family.received, family.sent):
+            row = []
+            for scope in self._scopes():
+                key = FieldKey(field, scope)
+                if key not in self._counters:
+                    fastest = _LINK_FASTEST
+                    if scope == _ALL_LINKS:
+                        fastest = _NVLINK_FASTEST
+                    self._counters[key] = RateCounter(family.scale, fastest)
+                row.append(self._counters[key].rate(found[key], asked))
+            rates.append(row)
+        received, sent = rates
+        return received, sent
+
+    def _choose_family(self, found: FieldValues) -> None:
+        """Keep only the first family that has a value."""
+        for family in self._families:
+            for scope in self._scopes():
+                for field in (family.received, family.sent):
+                    if isinstance(found[FieldKey(field, scope)], int):
+                        self._families = [family]
+                        return
+
+
+class NvLinkTotal(_NvLinkReading):
+    """NVLink traffic over all links, as the driver sums it."""
+
+    names = "nvlink_rx_bytes_per_second nvlink_tx_bytes_per_second"
+
+    def _scopes(self) -> Iterable[int]:
+        return (_ALL_LINKS,)
+
+    def values(self, found: FieldValues, asked: Asked) -> Sequence[Any]:
+        received, sent = self._rates(found, asked)
+        return received + sent
+
+
+class NvLinks(_NvLinkReading):
+    """NVLink traffic of each link, and their sums for drivers that do not sum them."""
+
+    names = (
+        "nvlink_rx_bytes_per_second nvlink_tx_bytes_per_second"
+        " nvlink_link_rx_bytes_per_second nvlink_link_tx_bytes_per_second"
+    )
+
+    def _scopes(self) -> Iterable[int]:
+        return range(self._links)
+
+    def values(self, found: FieldValues, asked: Asked) -> Sequence[Any]:
+        """Return the sums received and sent, then both for each link."""
+        received, sent = self._rates(found, asked)
+        total_received, each_received = _with_sum(received)
+        total_sent, each_sent = _with_sum(sent)
+        return total_received, total_sent, each_received, each_sent
+
+
+def _with_sum(rates: Sequence[int | Absence]) -> tuple[Any, Any]:
+    """Return the sum of the rates and all of them; None for a link that is down."""
+    reason = first_reason(rates)
+    known = [None if isinstance(rate, Absence) else rate for rate in rates]
+    # A link may be silent for a moment.
+    is_silent = reason is not Absence.NOT_SUPPORTED
+    if is_silent or known.count(None) == len(known):
+        return reason, reason
+    return sum(rate or 0 for rate in known), tuple(known)

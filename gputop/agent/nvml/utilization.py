@@ -222,8 +222,7 @@ class Gpm:
         request = self._request
         request.sample1 = before
         request.sample2 = newest
-        for metric, number in zip(request.metrics, _METRICS.values()):
-            metric.metricId = number
+        for metric, _ in zip(request.metrics, _METRICS):
             metric.value = math.nan
         nvml.nvmlGpmMetricsGet(request)
         found = {}
@@ -237,6 +236,8 @@ class Gpm:
         request = nvml.c_nvmlGpmMetricsGet_t()
         request.version = nvml.NVML_GPM_METRICS_GET_VERSION
         request.numMetrics = len(_METRICS)
+        for metric, number in zip(request.metrics, _METRICS.values()):
+            metric.metricId = number
         return request
 
 
