@@ -64,7 +64,7 @@ def too_slow(
     why = f"one takes {taken} s, and the run {request.seconds:g} s"
     remedy = "Give more --seconds"
     if request.kind in SIZED:
-        remedy = "Choose a smaller --size, --size auto, or more --seconds"
+        remedy = "Choose a smaller --size, or more --seconds"
     return RunError("too_slow", what, why, remedy)
 
 
