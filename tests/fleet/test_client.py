@@ -193,6 +193,13 @@ def test_a_connection_that_was_closed_is_opened_again(reads_first: bool) -> None
     assert ports[0] == ports[1] != ports[2]
 
 
+def test_nobody_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with pytest.raises(AskError, match=r"Cannot reach Prometheus: Connection refused"):
+        Client(PrometheusServer(f"http://127.0.0.1:{port}")).ask("up")
+
+
 def test_a_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     with FakePrometheus(lambda _: EMPTY) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url.replace("//", "//ada:pw@"))

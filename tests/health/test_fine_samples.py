@@ -65,8 +65,7 @@ def said(changes: Mapping[str, Any], **more: Any) -> Finding:
     return finding(machine(changes, **more), "input_bound")
 
 
-@pytest.mark.parametrize("period", [0.7, 0.9, 1.3, 5.0])
-@pytest.mark.parametrize("high", [0.3, 0.7])
+@pytest.mark.parametrize(("period", "high"), [(0.7, 0.3), (0.9, 0.7), (1.3, 0.3), (5.0, 0.7)])
 def test_a_wave_is_found_with_its_period(period: float, high: float) -> None:
     found = said(wave(period, high))
     idle, between, *_ = found.evidence
@@ -104,14 +103,11 @@ def brought(samples: Callable[[int], tuple[int, ...] | None], seconds: Any = STE
 @pytest.mark.parametrize(
     ("samples", "seconds"),
     [
-        (lambda _: None, STEP),  # none at all
-        (lambda _: (), STEP),
+        (lambda _: None, STEP),
         (lambda _: (50,) * 6, None),
         (lambda tick: (50,) * 6 if tick < 60 else (), STEP),  # they stop
         (lambda tick: (95,) * 6 if tick % 8 < 3 else (), STEP),  # none while it is idle
         (lambda _: (50,) * 12, STEP),  # each one twice
-        (lambda tick: (50,) * (60 if tick % 10 == 0 else 6), STEP),
-        (lambda _: (50,) * 100, STEP),  # the whole ring, at each tick
         (lambda _: (50, 101, 50, 50, 50, 50), STEP),
         (lambda _: (50,) * 6, -STEP),
         (lambda _: (50,) * 6, math.nan),

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gputop.health.findings import Severity
 from gputop.health.judge import RULES, judge_snapshot
-from gputop.health.thresholds import Limit
 from tests.health.histories import IDLE, WORKING, Machine, device, noise, one, saw, trainer
 from tests.streams import GIB
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STEADY = {"pcie_generation", "pcie_width", "performance_state", "pcie_replays", "ecc_corrected"}
 STEADY |= {"ecc_uncorrected", "remapped_rows", "memory_total_bytes", "power_limit_watts"}
@@ -36,50 +32,6 @@ def test_a_healthy_machine_has_no_findings(of: dict[str, Any]) -> None:
         processes=tuple(trainer(n, slurm_job="7") for n in range(3)) if of is WORKING else (),
     ).run(620)
     assert [said.findings for said in machine.said if said.findings] == []
-
-
-NOISY: dict[str, Callable[[int], dict[str, Any]]] = {
-    "input_bound": lambda seed: {"gpu_utilization_percent": noise(80, 8, seed)},
-    "not_working": lambda seed: {"sm_active_percent": noise(30, 8, seed)},
-    "no_tensor_cores": lambda seed: {"tensor_active_percent": noise(1, 0.8, seed)},
-    "memory_bound": lambda seed: {
-        "dram_active_percent": noise(70, 6, seed),
-        "tensor_active_percent": 5.0,
-    },
-    "clocks_low": lambda seed: {"sm_clock_mhz": noise(1188, 40, seed)},
-    "power_capped": lambda seed: {"clock_event_reasons": chance("sw_power_cap", seed)},
-    "almost_full": lambda seed: {
-        "memory_used_bytes": noise(98 * GIB, GIB / 10, seed),
-        "memory_free_bytes": 2 * GIB,
-    },
-}
-"""Noise around the very limit of each."""
-
-
-@pytest.mark.daily(4)
-@pytest.mark.parametrize("rule", NOISY)
-@pytest.mark.parametrize("seed", range(2))
-def test_findings_do_not_flicker(rule: str, seed: int) -> None:
-    """A finding comes or goes a few times in ten minutes at most; one number would do it often."""
-    readings = {**WORKING, **NOISY[rule](seed)}
-    machine = Machine(readings=(readings,), processes=(trainer(cpu_percent=99.0),)).run(600)
-    assert any(f.rule == rule for said in machine.said for f in said.findings)
-    assert machine.changes(rule) <= 3
-
-
-def chance(reason: str, seed: int) -> Callable[[int], tuple[str, ...]]:
-    """That it is so in three of ten samples."""
-    digits = noise(0, 1, seed)
-    return lambda tick: (reason,) if digits(tick) > 0.524 else ()
-
-
-def test_a_limit_begins_and_ends_apart() -> None:
-    up, down = Limit(80, 70), Limit(10, 20)
-    values = (69, 71, 79, 80)
-    assert [up.passed(v, held=False) for v in values] == [False, False, False, True]
-    assert [up.passed(v, held=True) for v in values] == [False, True, True, True]
-    assert [down.passed(v, held=False) for v in (21, 20, 11, 10)] == [False, False, False, True]
-    assert [down.passed(v, held=True) for v in (21, 20, 11, 10)] == [False, True, True, True]
 
 
 def test_the_gravest_first_then_what_to_look_at_first() -> None:

@@ -110,8 +110,3 @@ def test_a_process_is_waited_for_by_its_start_time() -> None:
 def test_a_wrong_condition_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ValueError, match="idle, free:20GiB, exit:4242 or fault"):
         parse_condition(text)
-
-
-def test_a_wrong_amount_is_refused() -> None:
-    with pytest.raises(ValueError, match="not an amount of memory"):
-        parse_condition("free:20")

@@ -339,9 +339,3 @@ def test_totals_by_user() -> None:
     assert made["users"][1]["memory_is_partial"] is True
     assert made["users"][2]["user"] is None
     assert made["users"][2]["memory_used_bytes"] is None
-
-
-def test_a_gpu_that_the_driver_does_not_list_is_told() -> None:
-    inventory = dataclasses.replace(INVENTORY, unlisted_gpus=("0000:27:00.0",))
-    last = page(inventory, SAMPLE).splitlines()[-1]
-    assert last == "Host node7: a GPU that the driver does not list, 0000:27:00.0"
