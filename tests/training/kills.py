@@ -1,17 +1,12 @@
-"""`gputop run` ends in every way at any moment: the command goes on, and no output is missing.
-
-python -m tests.training.kills [--times 30] [--seed N]
-"""
+"""`gputop run` ends in every way at any moment: the command goes on, and no output is missing."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -98,20 +93,3 @@ def end(way: str, terminal: Terminal) -> None:
         case _:
             terminal.kill(signal.Signals[way])
     terminal.wait()
-
-
-def main() -> None:
-    """Perform all, and print each."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--times", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))  # noqa: S311
-    arguments = parser.parse_args()
-    print("seed", arguments.seed)
-    for ending in endings(arguments.seed, arguments.times):
-        with tempfile.TemporaryDirectory() as folder:
-            perform(ending, Path(folder))
-        print(f"{ending}: no gap", flush=True)
-
-
-if __name__ == "__main__":
-    main()

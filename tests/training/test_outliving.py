@@ -92,23 +92,10 @@ def test_wrong_input_is_one_line(words: list[str], status: int, said: str, tmp_p
     assert found.stdout == ""
 
 
-def test_a_folder_that_cannot_be_written_starts_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    found = run("run", "--", "true", env={"XDG_DATA_HOME": str(file)})
-    assert found.returncode == 3
-    assert "The output cannot be kept" in found.stderr
-
-
-def test_runs_are_listed(tmp_path: Path) -> None:
+def test_runs_are_listed_and_their_options_are_not_gputops(tmp_path: Path) -> None:
     env = {"XDG_DATA_HOME": str(tmp_path)}
-    assert run("run", "--", "echo", "hello", env=env).stdout == "hello\n"
+    words = ("run", "--pattern", "(?P<step>1)", "--", "echo", "--demo", "--", "-x")
+    assert run(*words, env=env).stdout == "--demo -- -x\n"
     listed = run("run", "--list", env=env).stdout
     assert "exit 0, ran" in listed
-    assert "echo hello" in listed
-
-
-def test_the_commands_options_are_not_gputops(tmp_path: Path) -> None:
-    env = {"XDG_DATA_HOME": str(tmp_path)}
-    found = run("run", "--pattern", "(?P<step>1)", "--", "echo", "--demo", "--", "-x", env=env)
-    assert found.stdout == "--demo -- -x\n"
+    assert "echo --demo -- -x" in listed

@@ -39,12 +39,6 @@ def test_steps_go_on_when_a_bar_begins_again() -> None:
     assert made.step == 9
 
 
-def test_a_rate_needs_two_steps() -> None:
-    assert counter().rate(0.0) is None
-    assert counter((0.0, 5)).rate(1.0) is None
-    assert counter((0.0, 5), (1.0, 5)).rate(1.0) is None
-
-
 def test_the_main_counter_has_most_steps() -> None:
     progress = Progress()
     for t in range(100):
