@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import shtab
@@ -13,6 +13,9 @@ import shtab
 from gputop.commands.parser import parser
 from gputop.stream.launch import module_command
 from tests.terminal import Terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 COMPLETE = """
 source "$1"; shift

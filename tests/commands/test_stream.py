@@ -23,10 +23,6 @@ STREAM = [*module_command("gputop"), "stream"]
 BOUND = 60.0
 
 
-def stream(*options: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return run("stream", *options, env=environment)
-
-
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_signal_waits_for_the_record_and_a_second_one_does_not(
@@ -57,28 +53,12 @@ CRASHES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("when", CRASHES)
 def test_a_driver_that_crashes_is_said_in_one_line(when: str, driver: FakeDriver) -> None:
     driver.write(FakeDevice(), **CRASHES[when])
-    done = stream("--count", "3", environment=driver.environment())
+    done = run("stream", "--count", "3", env=driver.environment())
     assert done.returncode == -signal.SIGSEGV
     assert done.stderr == (
         "gputop: error: The NVIDIA library crashed: this process ended with it (segmentation "
         "fault). Start it again. If this repeats, reinstall or update the driver.\n"
     )
-
-
-@pytest.mark.driver
-@pytest.mark.parametrize(
-    ("column", "text", "is_asked"),
-    [("sm_active_percent", "91.5", True), ("gpu_utilization_percent", "97", False)],
-)
-def test_profiling_counters_are_asked_only_for_their_columns(
-    column: str, text: str, is_asked: bool, driver: FakeDriver
-) -> None:
-    driver.write(FakeDevice())
-    options = ("--query", column, "--count", "4", "--interval", "0.25")
-    done = stream(*options, environment=driver.environment())
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1] == text
-    assert (driver.calls()["nvmlGpmMetricsGet"] > 0) == is_asked
 
 
 @pytest.mark.driver

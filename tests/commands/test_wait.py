@@ -13,7 +13,8 @@ from gputop import cli
 from gputop.console import COULD_NOT_RUN, FINE, USAGE
 from gputop.stream.child import Snapshot
 from tests.commands.conftest import STOPPED, Ran
-from tests.health.test_waiting import BUSY, IDLE, watched
+from tests.health.histories import watched
+from tests.health.test_waiting import BUSY, IDLE
 from tests.streams import NO_DRIVER, no_driver
 
 if TYPE_CHECKING:
@@ -76,12 +77,7 @@ def test_the_terminal_shows_a_note_if_there_is_one(
         ),
     ],
 )
-def test_an_error_is_one_line(
-    ran: Ran,
-    words: tuple[str, ...],
-    status: int,
-    message: str,
-) -> None:
+def test_an_error_is_one_line(ran: Ran, words: tuple[str, ...], status: int, message: str) -> None:
     snapshot = Snapshot(no_driver(), dataclasses.replace(watched(IDLE, IDLE)[0].sample, devices=()))
     found, _, err = ran([snapshot], "wait", *words)
     assert found == status

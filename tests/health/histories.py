@@ -12,6 +12,7 @@ from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceS
 from gputop.agent.snapshot import Event, Host, Inventory, Process, Sample
 from gputop.health.findings import Finding
 from gputop.health.judge import Judge, Judgement, NoFinding, Verdict
+from gputop.stream.child import Snapshot
 from gputop.stream.history import History
 from tests import streams
 from tests.streams import GIB, NOW
@@ -211,6 +212,24 @@ def one(
     """One device for a while, its readings changed, with one process."""
     machine.setdefault("processes", (process or trainer(),))
     return Machine(readings=({**of, **(changes or {})},), **machine).watched(seconds)
+
+
+def watched(
+    *readings: Mapping[str, Value], seconds: int = 30, machines: Any = (), **process: Any
+) -> list[Snapshot]:
+    """Snapshots, one each second, of devices that do this."""
+    many = range(len(readings))
+    made = Machine(
+        devices=tuple(map(device, many)),
+        readings=tuple({**WORKING, **each} for each in readings),
+        processes=tuple(trainer(n, **process) for n in many),
+    )
+    inventory = dataclasses.replace(made.inventory, devices=tuple(made.devices))
+    found = []
+    for _ in range(seconds):
+        found.append(Snapshot(inventory, dataclasses.replace(made.sample(), machines=machines)))
+        made.ticks += 1
+    return found
 
 
 def finding(machine: Machine, rule: str, index: int = 0) -> Finding:

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gputop.health.waiting import Condition, DeviceWait, Kind, ProcessEnd, parse_condition
-from gputop.stream.child import Snapshot
-from tests import streams
-from tests.health.histories import WORKING, Machine, device
+from tests.health.histories import watched
+from tests.streams import GIB
 
-GIB = 1 << 30
-
-
-def watched(*readings: dict[str, Any]) -> list[Snapshot]:
-    """Snapshots, one each second, of two devices that do this."""
-    made = Machine(
-        devices=(device(0), device(1)), readings=tuple({**WORKING, **each} for each in readings)
-    )
-    inventory = replace(streams.inventory(), devices=tuple(made.devices))
-    found = []
-    for _ in range(30):
-        found.append(Snapshot(inventory, made.sample()))
-        made.ticks += 1
-    return found
+if TYPE_CHECKING:
+    from gputop.stream.child import Snapshot
 
 
 def met(wait: DeviceWait, snapshots: list[Snapshot]) -> tuple[int, str | None]:
