@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -23,19 +22,13 @@ def names(folder: Path) -> list[str]:
 
 
 def test_it_is_written_and_replaced(tmp_path: Path) -> None:
-    file = tmp_path / "a"
+    file, link = tmp_path / "a", tmp_path / "link"
     write_whole(file, b"one")
-    write_whole(file, b"two")
+    link.symlink_to(file)
+    write_whole(link, b"two")
     assert file.read_bytes() == b"two"
-    assert names(tmp_path) == ["a"]
-
-
-def test_a_link_stays_one(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "there" / "a")
-    write_whole(tmp_path / "link", b"one")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "there" / "a").read_bytes() == b"one"
+    assert link.is_symlink()
+    assert sorted(names(tmp_path)) == ["a", "link"]
 
 
 @pytest.mark.usefixtures("no_bytecode")
@@ -81,18 +74,6 @@ def test_only_regular_files_are_replaced(tmp_path: Path, pipe: Path) -> None:
     with pytest.raises(OSError, match="it is not a regular file"):
         check_target(Path("/dev/null"))
     assert sorted(names(tmp_path)) == ["link", "pipe"]
-
-
-@needs_root
-def test_a_device_node_survives_root(tmp_path: Path) -> None:
-    node = tmp_path / "node"
-    try:
-        os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-    except PermissionError:
-        pytest.skip("no device nodes in this container")
-    with pytest.raises(OSError, match="it is not a regular file"):
-        write_whole(node, b"one")
-    assert stat.S_ISCHR(node.stat().st_mode)
 
 
 @needs_root

@@ -149,6 +149,10 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out == f"gputop {__version__}\n"
 
 
+def test_the_list_of_nvidia_smi_needs_no_command() -> None:
+    assert run("--demo", "-L").stdout.startswith("GPU 0: NVIDIA H100")
+
+
 SHARED_OPTIONS = {
     "--list-gpus": (),
     "--interval": ("2",),
