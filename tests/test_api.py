@@ -117,9 +117,9 @@ def test_a_device_that_hangs_holds_up_nothing(here: FakeDriver) -> None:
         next(stream)
         here.change(1, hang=True)
         for each in stream:
-            if each.sample.devices[1].state is DeviceState.NOT_RESPONDING:
+            if each.sample.devices[1].state is gputop.DeviceState.NOT_RESPONDING:
                 break
-    assert each.sample.devices[0].state is DeviceState.OK
+    assert each.sample.devices[0].state is gputop.DeviceState.OK
 
 
 def test_an_asynchronous_loop() -> None:

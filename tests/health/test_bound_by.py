@@ -234,7 +234,7 @@ def test_one_sample_is_enough_for_a_page() -> None:
         (COMPUTE, lambda n: {**NO_GPM, **nvml(97, 20, n, 100)}, (69, 70, 65, 64)),
         (MEMORY, lambda n: {**NO_GPM, **nvml(97, n, 50, 100)}, (74, 75, 65, 64)),
         (LAUNCHES, lambda n: gpm(n, 10, 20), (51, 50, 60, 61)),
-        (TRANSFERS, lambda n: gpm(17, 0, 24, **dict.fromkeys(NVLINK, n)), (19e9, 20e9, 1e10, 9e9)),
+        (TRANSFERS, lambda n: gpm(17, 0, 24) | dict.fromkeys(NVLINK, n), (19e9, 20e9, 1e10, 9e9)),
     ],
 )
 def test_a_word_begins_at_a_limit_and_ends_at_another(
