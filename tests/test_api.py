@@ -1,7 +1,5 @@
 """`import gputop`: what it gives, what it costs, and that no driver can hold up the caller."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import doctest
@@ -10,21 +8,17 @@ import re
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 import gputop
 from gputop.agent.snapshot import DriverState
-from tests.driver import FakeDevice
+from tests.driver import FakeDevice, FakeDriver
 from tests.reference import LIBRARY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.driver import FakeDriver
 
 BOUND = 60.0
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", LIBRARY.read_text(), re.MULTILINE | re.DOTALL)

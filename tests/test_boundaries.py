@@ -1,7 +1,5 @@
 """Who imports what: as a contract over the source, and as it is at run time."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """A file is written whole, or what was there stays."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

@@ -1,23 +1,16 @@
 """The settings file: read whatever it says, and only changed where the user changed a setting."""
 
-from __future__ import annotations
-
 import json
 import stat
 import tomllib
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gputop import settings
-from gputop.agent.problem import ProblemError
+from gputop.agent.problem import Problem, ProblemError
 from gputop.settings import DEFAULT, KEYS, Settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gputop.agent.problem import Problem
 
 NOTHING: dict[str, str] = {}
 OTHER = Settings(

@@ -1,10 +1,9 @@
 """Numbers as people read them, and foreign text made inert."""
 
-from __future__ import annotations
-
 import sys
 import unicodedata
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,9 +26,6 @@ from gputop.text import (
     visible,
     watts_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KIB, MIB, GIB, TIB = (1 << shift for shift in (10, 20, 30, 40))
 ANY_TEXT = st.text(st.characters(codec=None))

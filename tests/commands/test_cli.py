@@ -1,10 +1,10 @@
 """The command line: what is refused and how, and what `status` prints where."""
 
-from __future__ import annotations
-
+import argparse
 import subprocess
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +16,6 @@ from gputop.settings import Settings
 from gputop.stream.launch import module_command
 from tests.e2e.shipped import run
 from tests.terminal import ALTERNATE_SCREEN, Terminal
-
-if TYPE_CHECKING:
-    import argparse
-    from pathlib import Path
 
 GPUTOP = module_command("gputop")
 BOUND = 60.0

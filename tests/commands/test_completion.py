@@ -1,19 +1,14 @@
 """`gputop completion`: what the shells are given, and what they make of it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import shtab
 
 from gputop.commands.parser import parser
 from gputop.stream.launch import module_command
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMPLETE = """
 source "$1"; shift

@@ -1,7 +1,5 @@
 """`gputop pick` as a command: what goes to CUDA, and what goes to who reads it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from typing import Any

@@ -1,23 +1,18 @@
 """Where a stream goes: what a signal may interrupt, and what it may not."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from gputop.agent.snapshot import Record
 from gputop.commands.stream import SIGNALS, Remarks, whole_records
 from gputop.stream.launch import module_command
 from tests import streams
-from tests.driver import FakeDevice
+from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.shipped import run
-
-if TYPE_CHECKING:
-    from gputop.agent.snapshot import Record
-    from tests.driver import FakeDriver
 
 STREAM = [*module_command("gputop"), "stream"]
 BOUND = 60.0

@@ -1,11 +1,9 @@
 """`gputop wait`: what it prints, runs and returns."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +14,6 @@ from tests.commands.conftest import STOPPED, Ran
 from tests.health.histories import watched
 from tests.health.test_waiting import BUSY, IDLE
 from tests.streams import NO_DRIVER, no_driver
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_condition_that_is_met_is_printed(ran: Ran) -> None:

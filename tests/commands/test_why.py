@@ -1,17 +1,16 @@
 """`gputop why`: its text and JSON, where its snapshots come from, and its exit statuses."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Self
 
 import pytest
 
 from gputop import cli
 from gputop.agent.lines import to_line
-from gputop.agent.snapshot import Host, MachineState, Sample
+from gputop.agent.snapshot import Host, MachineState, Record, Sample
 from gputop.agent.snapshot import Machine as Remote
 from gputop.commands import why
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, USAGE
@@ -19,11 +18,6 @@ from gputop.stream.child import Snapshot, StreamError
 from tests.commands.conftest import Prepared, Ran
 from tests.health.histories import device, saw, watched
 from tests.streams import NO_DRIVER, no_driver, sample
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gputop.agent.snapshot import Record
 
 HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 1200}
 STARVED = {"gpu_utilization_percent": saw(95, 0, 8, 3)}
@@ -143,7 +137,7 @@ class Hosts:
         self.found = found
         self.closed = False
 
-    def __call__(self, hosts: list[str], interval: float, remote: tuple[str, ...] | None) -> Hosts:
+    def __call__(self, hosts: list[str], interval: float, remote: tuple[str, ...] | None) -> Self:
         assert (hosts, interval, remote) == (["a", "b"], 1.0, None)
         return self
 

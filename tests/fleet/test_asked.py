@@ -1,10 +1,8 @@
 """What may be asked of whom: URLs, credentials, matchers, and the queries themselves."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,9 +10,6 @@ from hypothesis import strategies as st
 
 from gputop.agent.problem import ProblemError
 from gputop.fleet.server import PrometheusServer, parse_match, parse_url
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @pytest.mark.parametrize(

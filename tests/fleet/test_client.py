@@ -1,13 +1,11 @@
 """What a server may answer, and what becomes of it: a reading or a problem in one line."""
 
-from __future__ import annotations
-
 import gzip
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +14,6 @@ from gputop.fleet.client import AskError, Client
 from gputop.fleet.server import PrometheusServer
 from tests.output.test_scrape import Certificate
 from tests.prometheus import EMPTY, FakePrometheus, Response, answer, error, vector
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HTML = {"Content-Type": "text/html"}
 START = b'{"status":"success","data":{"resultType":"vector","result":['

@@ -1,7 +1,5 @@
 """The page of a simulated fleet: dcgm-exporter's names and labels."""
 
-from __future__ import annotations
-
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from tests.demo_fleet.exporter import Simulator, page

@@ -1,7 +1,5 @@
 """What is wrong, by tables: what is said of what, and what is worst."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Who and where a GPU is, by the labels of either exporter."""
 
-from __future__ import annotations
-
 from gputop.fleet.identities import Identities, target_of
 from tests.prometheus import labels, uuid
 

@@ -1,7 +1,5 @@
 """`gputop status --prometheus`: a page, JSON, and what goes wrong in one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,16 +1,17 @@
 """A fleet watched: what is asked how often, what is remembered, and what goes wrong on the way."""
 
-from __future__ import annotations
-
 import asyncio
 import math
+from collections.abc import Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gputop.fleet.builder import SETTLE_SECONDS
 from gputop.fleet.client import Client
+from gputop.fleet.model import Fleet
 from gputop.fleet.queries import SELDOM
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import FleetWatch, Refresher
@@ -26,12 +27,6 @@ from tests.prometheus import (
     uuid,
     vector,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from gputop.fleet.model import Fleet
 
 
 @pytest.fixture(autouse=True)

@@ -1,12 +1,11 @@
 """Histories as a stream would have left them, and what the rules say at their end."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Host, Inventory, Process, Sample
@@ -16,9 +15,6 @@ from gputop.stream.child import Snapshot
 from gputop.stream.history import History
 from tests import streams
 from tests.streams import GIB, NOW
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 BUSY, SM = "gpu_utilization_percent", "sm_active_percent"
 TENSOR, DRAM = "tensor_active_percent", "dram_active_percent"
@@ -145,7 +141,7 @@ class Machine:
     def inventory(self) -> Inventory:
         return streams.inventory(devices=0, interval_seconds=self.interval)
 
-    def run(self, seconds: float, *, judged: bool = True) -> Machine:
+    def run(self, seconds: float, *, judged: bool = True) -> Self:
         """Goes on for that long."""
         inventory = dataclasses.replace(self.inventory, devices=tuple(self.devices))
         for _ in range(round(seconds / self.interval)):
@@ -156,7 +152,7 @@ class Machine:
                 self.said.append(self.judge.judge(self.history, inventory, sample, self.events))
         return self
 
-    def watched(self, seconds: float) -> Machine:
+    def watched(self, seconds: float) -> Self:
         """Goes on for that long, and is judged at the end."""
         self.run(seconds - self.interval, judged=False)
         return self.run(self.interval)

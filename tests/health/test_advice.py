@@ -1,7 +1,5 @@
 """Advice that changes a device names the device. Without `-i`, nvidia-smi changes all of them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

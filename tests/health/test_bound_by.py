@@ -1,9 +1,8 @@
 """Bottlenecks: readings of real workloads, and the word for each."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,9 +23,6 @@ from tests.health.histories import (
     saw,
     trainer,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 A100 = replace(device(), name="NVIDIA A100-SXM4-80GB", compute_capability="8.0", sm_count=108)
 T4 = replace(device(), name="Tesla T4", compute_capability="7.5", sm_count=40)

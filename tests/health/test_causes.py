@@ -1,7 +1,5 @@
 """What a hurried reader is told first: causes over all devices, one for each fault."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import replace
 

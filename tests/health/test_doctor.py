@@ -1,12 +1,11 @@
 """`gputop doctor` as it is shipped: what it prints, its JSON and its exit status."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -18,11 +17,6 @@ from gputop.output.doctor_page import page
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER
 from tests.health.machines import HEALTHY, Machine, h100, has
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
 
 BOUND = 90.0
 THREE = (

@@ -1,17 +1,13 @@
 """Waves faster than the ticks: the driver's own samples, and what is not to be made of them."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
 from gputop.health.findings import Finding
 from tests.health.histories import Machine, finding, one, saw, trainer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 FULL_CORE = trainer(cpu_percent=99.0)
 STEP = 1 / 6

@@ -1,7 +1,5 @@
 """All rules together: they never raise, are quiet where all is well, and do not flicker."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

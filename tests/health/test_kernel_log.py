@@ -1,19 +1,14 @@
 """Xid errors in the kernel's log."""
 
-from __future__ import annotations
-
 import errno
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gputop.agent.linux.driver_files import same_address
 from gputop.health.doctor.kernel_log import KernelLog, LoggedXid, read_kernel_log
 from tests.fake_root import fake_root
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOG = """\
 6,339,5140900,-;NET: Registered PF_NETLINK protocol family

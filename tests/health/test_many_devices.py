@@ -1,8 +1,7 @@
 """Devices are judged every few seconds, and at once if a fault begins or ends."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -11,9 +10,6 @@ from gputop.agent.snapshot import Event
 from gputop.health.judge import Judge
 from tests.health.histories import WORKING, Machine, device, trainer
 from tests.streams import NOW
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MANY = 6
 SICK: Mapping[str, Any] = {"sm_active_percent": 10.0, "clock_event_reasons": ("sw_thermal",)}

@@ -1,9 +1,8 @@
 """Jobs of ranks: which ranks there are, and which one the others wait for."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -28,9 +27,6 @@ from tests.health.histories import (
     trainer,
 )
 from tests.streams import GIB, process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 JOB = "node01:29500"
 READINGS = (BUSY, WATTS, FALLEN, SM, TENSOR)

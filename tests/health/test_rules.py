@@ -1,7 +1,5 @@
 """Each rule: where it has to speak, where it must not, and where it has to say that it cannot."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial

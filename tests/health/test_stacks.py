@@ -1,7 +1,5 @@
 """What a Python process does, from the stacks that py-spy writes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

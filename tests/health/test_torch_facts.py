@@ -1,18 +1,13 @@
 """What torch says of CUDA: a torch made of a file, in a Python of its own."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gputop.bench.run.worker_launch import Interpreter
 from gputop.health.doctor.doctor_facts import TorchFacts, torch_facts
 from tests.bench.workers import needs_torch
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FAKE = """
 import os, sys, types

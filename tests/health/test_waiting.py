@@ -1,18 +1,14 @@
 """Conditions that `gputop wait` waits for."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gputop.health.waiting import Condition, DeviceWait, Kind, ProcessEnd, parse_condition
+from gputop.stream.child import Snapshot
 from tests.health.histories import watched
 from tests.streams import GIB
-
-if TYPE_CHECKING:
-    from gputop.stream.child import Snapshot
 
 
 def met(wait: DeviceWait, snapshots: list[Snapshot]) -> tuple[int, str | None]:

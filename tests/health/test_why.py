@@ -1,7 +1,5 @@
 """The content of *Why is it slow?*, which the dashboard and `gputop why` show."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,14 +1,13 @@
 """The stream as metrics of Prometheus: names, labels, what is there and what is not."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
-from prometheus_client import generate_latest
+from prometheus_client import Metric, generate_latest
 
 from gputop.agent.device import READINGS, DeviceSample
 from gputop.agent.problem import Problem
@@ -22,11 +21,6 @@ from gputop.schema.catalogue import CATALOGUE
 from gputop.stream.child import Interruption
 from tests import streams
 from tests.output.test_public_output import FULL as EVERY_READING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from prometheus_client import Metric
 
 NOW = 100.0
 """Monotonic."""

@@ -1,11 +1,8 @@
 """`gputop status` as a page of text."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -16,11 +13,8 @@ from gputop.agent.snapshot import DriverState, Host, Inventory, Process, Process
 from gputop.health.findings import Bound, BoundBy
 from gputop.output.pages import as_ascii
 from gputop.output.process_tables import SORT_KEYS, processes_text, users_document
-from gputop.output.status_page import View, page, parse_columns, users_page
+from gputop.output.status_page import Processes, View, page, parse_columns, users_page
 from gputop.text import cells
-
-if TYPE_CHECKING:
-    from gputop.output.status_page import Processes
 
 GIB = 1 << 30
 INVENTORY = Inventory(

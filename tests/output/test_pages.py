@@ -1,7 +1,5 @@
 """Text pages: when there are colours, and pages drawn over each other."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

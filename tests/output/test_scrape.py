@@ -1,22 +1,17 @@
 """The exporter's server: the hosts that it answers for, and its probes."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
-from typing import TYPE_CHECKING
+from pathlib import Path
+from wsgiref.simple_server import WSGIServer
 
 import pytest
 
 from gputop.output.prometheus.scrape import serve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from wsgiref.simple_server import WSGIServer
 
 
 class Certificate:

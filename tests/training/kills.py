@@ -1,7 +1,5 @@
 """`gputop run` ends in every way at any moment: the command goes on, and no output is missing."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

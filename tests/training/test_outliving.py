@@ -1,20 +1,15 @@
 """A command outlives its dashboard, the shipped command in a terminal and without one."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.shipped import GPUTOP, dashboard, run, see
 from tests.training.kills import Ending, endings, perform
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_dashboard_is_killed_and_its_command_goes_on(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Steps per second from steps and their times."""
 
-from __future__ import annotations
-
 import pytest
 
 from gputop.training.progress import Counter, Point, Progress, rates

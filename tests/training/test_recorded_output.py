@@ -1,7 +1,5 @@
 """Output of real libraries: transformers 5.24, Lightning 2.6 and tqdm 4.70, see `programs`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

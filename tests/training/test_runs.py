@@ -1,7 +1,5 @@
 """Runs: a relay that outlives gputop, the output with its times, and signals."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -10,17 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.training import relay as relay_module
+from gputop.training import runs
 from gputop.training.follow import attach, training_of
 from gputop.training.relay import OUTPUT, TIMES, OutputFile, write_end, write_record
 from gputop.training.runs import OutputReader, RunError, exit_status, find_run, read_run, start_run
-
-if TYPE_CHECKING:
-    from gputop.training import runs
 
 PATIENCE = 30.0
 

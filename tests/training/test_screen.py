@@ -1,13 +1,12 @@
 """The tab of a training: its lines, its charts, its output, and keys on it."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
 
 from gputop.commands.run import tab_of
 from gputop.health.stacks import Stacks
@@ -26,11 +25,6 @@ from gputop.ui.shell.help_and_settings import HelpPage
 from tests.streams import PreparedStream, inventory, process, sample
 from tests.ui.pilots import app_with, dashboard_of, lines, press, settle, shown, text_of, until
 from tests.ui.test_ranks import hanging
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from textual.pilot import Pilot
 
 PID = 4242
 
