@@ -211,11 +211,3 @@ def test_the_example_of_a_fixture(here: FakeDriver, tmp_path: Path) -> None:
     assert "1 skipped" in run()
     here.write(FakeDevice(gpu_utilization_percent=0))
     assert "1 passed" in run()
-
-
-def test_the_example_of_a_table() -> None:
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    found = example("pandas.DataFrame")["table"](seconds=2, demo=True)
-    assert isinstance(found, pandas.DataFrame)
-    assert len(found) == 16
-    assert found.power_watts.min() > 50

@@ -186,38 +186,6 @@ def test_xids_are_counted_over_the_stream_by_code() -> None:
     assert last == {"0": 79, "1": 0}
 
 
-def test_a_scrape_while_records_arrive_is_of_one_moment() -> None:
-    follower = ExporterState()
-    samples = [
-        sample_of(
-            streams.readings(0, power_watts=float(count)),
-            time=streams.NOW + count,
-            events=(Event(streams.NOW, streams.device(0).uuid, "xid", 31),),
-        )
-        for count in range(1, 200)
-    ]
-    for record in (streams.inventory(1), samples[0]):
-        follower.add_record(record)
-
-    def feed() -> None:
-        for sample in samples[1:]:
-            follower.add_record(sample)
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        thread = threading.Thread(target=feed)
-        thread.start()
-        while thread.is_alive():
-            found = families(follower)
-            ((_, power),) = named(found, "gputop_power_watts")
-            ((_, count),) = named(found, "gputop_xid_errors_total")
-            assert power == count
-        thread.join()
-    finally:
-        sys.setswitchinterval(before)
-
-
 def test_what_the_fleet_asks_of_dcgm_exporter_is_there_under_its_names() -> None:
     found = {each.name for each in found_in(streams.inventory(1), EVERY, dcgm=True)}
     asked = {metric.name for metrics in READ_AS.values() for metric in metrics}
@@ -257,3 +225,24 @@ def test_a_problem_is_told_once_until_the_driver_answers() -> None:
         watch.add_record(again)
     assert told == ["No NVIDIA driver", "stopped", "stopped"]
     assert watch.interruptions == 3
+
+
+def test_a_scrape_while_records_arrive_is_of_one_moment() -> None:
+    follower = ExporterState()
+    follower.add_record(streams.inventory(1))
+    samples = []
+    for count in range(1, 200):
+        made = streams.readings(0, power_watts=float(count))
+        samples.append(sample_of(made, time=streams.NOW + count, events=EVERY.events))
+    follower.add_record(samples[0])
+    thread = threading.Thread(target=lambda: [*map(follower.add_record, samples[1:])])
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    while thread.is_alive():
+        found = families(follower)
+        ((_, power),) = named(found, "gputop_power_watts")
+        ((_, xids_counted),) = named(found, "gputop_xid_errors_total")
+        assert power == xids_counted
+    sys.setswitchinterval(before)
+    thread.join()

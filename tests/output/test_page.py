@@ -1,4 +1,4 @@
-"""`gputop status` as a page of text."""
+"""`gputop status` as a page of text, and what all text pages share."""
 
 import dataclasses
 import json
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import DriverState, Host, Inventory, Process, ProcessKind, Sample, Source
 from gputop.health.findings import Bound, BoundBy
-from gputop.output.pages import as_ascii
+from gputop.output import pages
+from gputop.output.pages import as_ascii, cell, colour_is_wanted, draw_over, rendered
 from gputop.output.process_tables import SORT_KEYS, processes_text, users_document
 from gputop.output.status_page import Processes, View, page, parse_columns, users_page
 from gputop.text import cells
@@ -299,3 +300,50 @@ def test_totals_by_user() -> None:
     assert made["users"][1]["memory_is_partial"] is True
     assert made["users"][2]["user"] is None
     assert made["users"][2]["memory_used_bytes"] is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "colour"),
+    [
+        ({}, False),  # standard output is no terminal here
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": ""}, True),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, False),
+    ],
+)
+def test_when_there_are_colours(
+    environment: dict[str, str], colour: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert colour_is_wanted() is colour
+
+
+def test_text_is_never_markup() -> None:
+    table = pages.table()
+    pages.add_column(table, "[bold]name[/]", left=True)
+    table.add_row(cell("[red]x[/] :smile:"))
+    assert rendered(table, width=None, colour=False).splitlines() == [
+        "[bold]name[/]",
+        "[red]x[/] :smile:",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "shown"),
+    [(4, ["1", "2", "3", "4"]), (3, ["1", "2", "– 2 more lines"]), (1, ["– 4 more lines"])],
+)
+def test_a_page_taller_than_the_terminal_says_what_is_left_out(
+    rows: int,
+    shown: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("LINES", str(rows))
+    monkeypatch.setenv("COLUMNS", "20")
+    draw_over("1\n2\n3\n4", first=False)
+    drawn = re.sub(r"\x1b\[[?0-9]*[A-Za-z]", "", capsys.readouterr().out)
+    assert [line.strip() for line in drawn.splitlines()] == shown
