@@ -1,5 +1,6 @@
 """`gputop why`: its text and JSON, where its snapshots come from, and its exit statuses."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -10,14 +11,14 @@ import pytest
 
 from gputop import cli
 from gputop.agent.lines import to_line
-from gputop.agent.snapshot import Host, MachineState, Record, Sample
+from gputop.agent.snapshot import Event, Host, MachineState, Record, Sample
 from gputop.agent.snapshot import Machine as Remote
 from gputop.commands import why
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, USAGE
 from gputop.stream.child import Snapshot, StreamError
 from tests.commands.conftest import Prepared, Ran
 from tests.health.histories import device, saw, watched
-from tests.streams import NO_DRIVER, no_driver, sample
+from tests.streams import NO_DRIVER, NOW, no_driver, sample
 
 HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 1200}
 STARVED = {"gpu_utilization_percent": saw(95, 0, 8, 3)}
@@ -180,13 +181,15 @@ def test_a_recording_is_judged_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = watched(HOT, seconds=40)
-    records: list[Record] = [found[0].inventory, *(each.sample for each in found)]
+    early = dataclasses.replace(found[0].sample, events=(Event(NOW, device(0).uuid, "xid", 31),))
+    records: list[Record] = [found[0].inventory, early, *(each.sample for each in found[1:])]
     file = tmp_path / "hot.jsonl"
     file.write_text("".join(f"{to_line(each)}\n" for each in records))
     assert cli.main(["why", "--replay", str(file)]) == DEGRADED
     text = capsys.readouterr().out
     assert "watched for 39 s" in text
     assert "GPU 0: throttled by heat" in text
+    assert "GPU 0: Xid 31: a program" in text
 
 
 def test_the_shipped_command_needs_no_terminal() -> None:

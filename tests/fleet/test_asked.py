@@ -132,7 +132,10 @@ def test_headers(text: str, headers: dict[str, str]) -> None:
      "Host: s3cret", "A: é s3cret", "Content-Length: s3cret"],
 )  # fmt: skip
 def test_what_are_no_headers_is_not_repeated(text: str) -> None:
-    with pytest.raises(ValueError, match="GPUTOP_PROMETHEUS_HEADERS") as refused:
+    number = 2 if "\n" in text else 1
+    with pytest.raises(
+        ValueError, match=f"header {number} in GPUTOP_PROMETHEUS_HEADERS"
+    ) as refused:
         PrometheusServer.from_environment("http://a", {"GPUTOP_PROMETHEUS_HEADERS": text})
     assert "s3cret" not in str(refused.value)
 
@@ -171,8 +174,9 @@ def test_matchers(text: str, matchers: str) -> None:
     ],
 )
 def test_what_are_no_matchers(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a list of label matchers"):
+    with pytest.raises(ValueError, match="is not a list of label matchers") as refused:
         parse_match(text)
+    assert len(str(refused.value)) < 330
 
 
 @given(st.text())

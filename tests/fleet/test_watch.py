@@ -110,6 +110,8 @@ def test_both_exporters_and_what_only_one_of_them_says() -> None:
     assert fleet.gpus[1].clock_event_reasons == ("idle", "sw_power_cap")
     assert fleet.gpus[1].xid == 79
     assert [wrong.rule for wrong in fleet.findings] == ["xid", "state", "thermal"]
+    assert not fleet.simulated
+    assert asked(Site(1, names=[(labels(0, simulated="true"), 1)])).simulated
 
 
 def test_what_is_no_number_is_missing_and_what_is_strange_is_inert() -> None:
@@ -243,7 +245,7 @@ def test_all_queries_of_a_refresh_have_the_same_time() -> None:
 
 async def test_nothing_waits_for_a_server_that_hangs() -> None:
     with FakePrometheus(lambda _: None) as fake:
-        watch = FleetWatch(PrometheusServer(fake.url), seconds=0.2, refresh_seconds=0.3)
+        watch = FleetWatch(PrometheusServer(fake.url), "", 10.0, seconds=0.2, refresh_seconds=0.3)
         async with aclosing(watch.fleets()) as fleets:
             fleet = await asyncio.wait_for(anext(fleets), 20)
     assert (fleet.fresh, fleet.gpus) == (False, ())
@@ -252,7 +254,7 @@ async def test_nothing_waits_for_a_server_that_hangs() -> None:
 
 async def test_a_watch_refreshes_when_it_is_asked_to() -> None:
     with FakePrometheus(Site(2)) as fake:
-        watch = FleetWatch(PrometheusServer(fake.url), interval=600.0)
+        watch = FleetWatch(PrometheusServer(fake.url), "", 600.0)
         async with aclosing(watch.fleets()) as fleets:
             assert (await asyncio.wait_for(anext(fleets), 20)).gpus
             watch.refresh()

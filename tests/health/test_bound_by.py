@@ -72,7 +72,7 @@ def nvml(busy: int, memory: int, watts: float, limit: float, **more: Any) -> dic
     }
 
 
-NVLINK = {f"nvlink_{way}_bytes_per_second": 200e9 for way in ("rx", "tx")}
+NVLINK = {"nvlink_rx_bytes_per_second": 200e9, "nvlink_tx_bytes_per_second": 150e9}
 HOT = {REASONS: ("sw_thermal",), "sm_clock_mhz": 900}
 CAPPED: dict[str, Any] = {REASONS: ("sw_power_cap",), "power_watts": 699.0}
 BRAKED = {REASONS: ("hw_slowdown", "hw_power_brake")}

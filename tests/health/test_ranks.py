@@ -179,6 +179,7 @@ def test_a_rank_that_hangs_is_named_on_its_device_only(spins: dict[str, Any]) ->
         "all ranks but 3 wait in a collective for rank 3 (pid 4003): busy 0 %, the others 100 %"
     )
     assert found.remedy == "See where it is: `s` on pid 4003 in the dashboard (py-spy)"
+    assert found.cost_percent == 100
     for index in range(3):
         silent(machine, "held_up", index)
     for index in range(4):
@@ -210,6 +211,9 @@ def test_a_rank_whose_host_is_slow_is_named() -> None:
     )
     labels = [each.label for each in finding(machine, "held_up", 2).evidence]
     assert labels[-2:] == ["CPU of its process", "of the others"]
+    assert finding(machine, "held_up", 2).cost_percent == 0  # power does not show a share
+    less_busy = ranks({}, {}, {BUSY: 67})
+    assert finding(less_busy, "held_up", 2).cost_percent == 30
 
 
 def test_a_rank_of_another_machine_has_another_remedy() -> None:
