@@ -43,7 +43,7 @@ def refused(response: Response, server: Callable[[str], PrometheusServer] | None
     ("response", "said", "whole"),
     [
         (Response(b"", 401), "requires credentials: 401", True),
-        (Response(b"", 401), "Check GPUTOP_PROMETHEUS_TOKEN_FILE", True),
+        (Response(b"", 403), "Check GPUTOP_PROMETHEUS_TOKEN_FILE", True),
         (Response(b"no org id\n", 401), "GPUTOP_PROMETHEUS_HEADERS='X-Scope-OrgID:", True),
         (Response(b"404 page not found", 404), "/prometheus", True),
         (Response(b"<html>", 500, HTML), "answers 500", True),

@@ -98,20 +98,29 @@ def test_what_is_not_wrong(changes: dict[str, Any], known: dict[str, Any]) -> No
 
 
 def test_the_worst_is_first_and_the_order_stays() -> None:
-    gpus = [
-        gpu(0, temperature_celsius=90.0),
-        gpu(1, remap_failed=True),
-        gpu(2, age_seconds=100.0),
-        gpu(3, age_seconds=300.0),
-        gpu(4, xid=31),
-        gpu(5, xid=79),
-        gpu(6, xid=13),
-        gpu(7, xid=48),
+    xids = [79, 95, 48, 119, 120, 140, 46, 62, 64, 74, 4711, 31, 13]
+    gpus = [gpu(n, xid=xid) for n, xid in enumerate(xids)]
+    found = find(gpus[::-1], Known())
+    assert [gpus[int(each.device_uuid[1:])].xid for each in found] == [
+        *(79, 95, 48, 140, 120, 119, 62, 46, 64, 74, 4711, 13, 31)
     ]
-    known = Known(ecc_rise={"g7": 1.0})
-    order = ["g5", "g7", "g7", "g1", "g3", "g2", "g0", "g4", "g6"]
-    assert [wrong.device_uuid for wrong in find(gpus, known)] == order
-    assert find(gpus, known) == find(gpus, known)
+    states = dict(
+        zip(("g0", "g1", "g2", "g3"), ("x", "not_responding", "needs_reset", "lost"), strict=True)
+    )
+    gpus = [
+        *map(gpu, range(4)),
+        gpu(4, remap_failed=True),
+        gpu(5, remap_pending=True),
+        gpu(6, temperature_celsius=90.0),
+        gpu(7, clock_event_reasons=("hw_thermal",)),
+        gpu(8, ecc_uncorrected=1.0),
+        gpu(9, age_seconds=100.0),
+        gpu(10, age_seconds=300.0),
+        gpu(11, xid=79),
+    ]
+    found = find(gpus, Known(state=states, ecc_rise={"g8": 1.0}))
+    order = [11, 3, 2, 1, 8, 4, 0, 10, 9, 7, 5, 6]
+    assert [int(each.device_uuid[1:]) for each in found] == order
 
 
 def slow(clock: float, **changes: Any) -> list[Gpu]:

@@ -58,7 +58,7 @@ def test_a_mig_instance_is_one_under_either_name() -> None:
 
 def test_one_uuid_under_two_names_of_its_host_is_one_gpu() -> None:
     """A new pod of dcgm-exporter has another hostname, and the series of the old one stay."""
-    found = Identities([labels(3), labels(3, Hostname="dcgm-exporter-x7k2p")])
+    found = Identities([labels(3), labels(3, Hostname="dcgm-exporter-x7k2p"), {"host": "a"}])
     assert [place.key for place in found.all.values()] == [uuid(3)]
 
 

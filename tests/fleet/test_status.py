@@ -47,6 +47,7 @@ def test_the_page() -> None:
     assert lines[1].startswith("20 GPUs · 3 hosts · 1 model · 1 fault · 4 stale · 1 warning · ")
     assert lines[1].endswith("median busy 90% · memory 1.17/1.56 TiB · power 12.0 kW")
     assert lines[2].startswith("FAULT    node0:3         Xid 79: the GPU has fallen off the bus")
+    assert "H100 80GB HBM3 r1" in lines[2]
     assert lines[3].startswith("STALE    node2 (4 GPUs)  No readings for 6:40: its series are gone")
     assert lines[4].startswith("WARNING  node0:5         Throttled by heat (hardware), 60°C")
     assert len(lines) == 5

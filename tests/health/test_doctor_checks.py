@@ -191,7 +191,7 @@ TABLE = [
     Row("xid", NOTE, "Xid 31: a program touched memory", "program", logged(31)),
     Row("xid", OK, "none", "", logged(79, 90000.0)),
     Row("xid", OK, "none", "", logged(79, address="0000:27:00")),
-    Row("xid", PROBLEM, "Xid 48", "reset", Machine(xids=(48,))),
+    Row("xid", PROBLEM, "(double bit), just now", "reset", Machine(xids=(48,))),
     Row("xid", PROBLEM, "Xid 48: an uncorr", "reset", Machine(xids=(48, 31))),
     Row("xid", NOTE, "/dev/kmsg, no such file", "sudo", Machine(root=without(HEALTHY, "/dev/k"))),
     Row("xid", PROBLEM, "off the bus, 2:00 ago, and 1 more", "only a reboot", TWO_XIDS),

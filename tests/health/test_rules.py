@@ -179,7 +179,8 @@ SPEAKS: list[Case] = [
     says("xid", FAULT, "without a number", one, events=(at(20, None),)),
     says("ecc", FAULT, "2 uncorrected ECC errors", one, {"ecc_uncorrected": 2}),
     says("ecc", INFORMATION, "errors: 2 in 1:29", one, {"ecc_corrected": lambda n: 3 + n // 40}),
-    says("ecc", WARNING, "corrected ECC errors: 89 in 1:29", one, {"ecc_corrected": lambda n: n}),
+    says("ecc", INFORMATION, "errors: 9 in", one, {"ecc_corrected": lambda n: 3 + min(n, 9)}),
+    says("ecc", WARNING, "errors: 10 in", one, {"ecc_corrected": lambda n: 3 + min(n, 10)}),
     says("remap", WARNING, "at the next reset", one, {"remap_pending": True}),
     says("remap", FAULT, "no spare memory rows", one, {"remap_failed": True}),
     says("recovery", FAULT, "needs a reset", one, {"recovery_action": "gpu_reset"}),
@@ -331,6 +332,8 @@ def test_evidence_has_its_number_its_unit_and_its_time() -> None:
     assert (cpu.value, cpu.text) == (99, "99 %")
     assert io.text == "0 %"
     assert host.text == "40 %"
+    ghost = finding(one(processes=()), "ghost_load").evidence
+    assert [each.text for each in ghost] == ["97 %", "0"]
 
 
 def test_a_finding_says_since_when() -> None:
