@@ -281,6 +281,18 @@ def test_the_dashboard_gets_what_the_command_line_says(monkeypatch: pytest.Monke
     assert started.settings == Settings()
 
 
+def test_a_fleet_is_refreshed_every_ten_seconds_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Started(monkeypatch)
+    seen: list[Any] = []
+    monkeypatch.setattr("gputop.ui.shell.start.show_screen", lambda *some, **_: seen.extend(some))
+    for words in ([], ["--interval", "3"]):
+        cli.main(["--prometheus", "http://a", *words])
+    assert [screen.state.interval for screen in seen] == [10, 3]
+    assert [screen._watch._interval for screen in seen] == [10, 3]
+
+
 def test_a_settings_file_that_is_named_must_exist_and_counts_after_the_options(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

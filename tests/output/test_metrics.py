@@ -198,7 +198,7 @@ def test_processes_are_those_with_the_most_memory_and_only_when_asked_for() -> N
     count = MOST_PROCESSES + 8
     command = "/opt/bin/python train.py --token hunter2"
     listed = [
-        streams.process(n, 0, memory_used_bytes=n << 20, command=command)
+        streams.process(n, 0, memory_used_bytes=n << 20, command=command, user="u" * 65)
         for n in range(1, count + 1)
     ]
     records = streams.inventory(1), streams.sample(1, listed)
@@ -210,6 +210,8 @@ def test_processes_are_those_with_the_most_memory_and_only_when_asked_for() -> N
     assert held == {str(n): float(n << 20) for n in range(9, count + 1)}
     assert {k["program"] for k, _ in named(found, "gputop_process_memory_used_bytes")} == {"python"}
     assert "hunter2" not in text_of(found)
+    assert "u" * 64 in text_of(found)
+    assert "u" * 65 not in text_of(found)
 
 
 def test_a_problem_is_told_once_until_the_driver_answers() -> None:

@@ -267,11 +267,12 @@ def test_processes_are_sorted_and_those_without_the_value_are_last(
 def test_containers_are_a_column_if_there_are_any() -> None:
     assert "container" not in page(INVENTORY, SAMPLE, View(processes="below"))
     xorg, train, unknown = SAMPLE.processes
-    train = dataclasses.replace(train, container="\x1b[2J0123456789ab")
+    command = f"python train.py {'x' * 200}"
+    train = dataclasses.replace(train, container="\x1b[2J0123456789ab", command=command)
     sample = dataclasses.replace(SAMPLE, processes=(xorg, train, unknown))
     lines = page(INVENTORY, sample, View(processes="below")).splitlines()
     assert "  container         command" in lines[6]
-    assert "  ␛[2J0123456789ab  python train.py" in lines[7]
+    assert lines[7].endswith(f"  ␛[2J0123456789ab  {command[:200]}")
 
 
 def test_totals_by_user() -> None:

@@ -28,6 +28,9 @@ def test_slow_steps_are_counted_over_a_longer_time() -> None:
 def test_the_rate_falls_while_no_step_ends() -> None:
     made = counter(*[(float(t), t) for t in range(20)])
     assert made.rate(20.0) == pytest.approx(1.0)
+    assert made.rate(21.1) == pytest.approx(19 / 21.1)
+    fast = counter(*[(t / 10, t) for t in range(201)])
+    assert [fast.rate(22.0), fast.rate(22.1)] == pytest.approx([10, 200 / 22.1])
     assert made.rate(39.0) == pytest.approx(10 / 30)  # ten steps since half a minute ago
 
 

@@ -211,11 +211,11 @@ async def test_without_a_training_there_is_no_tab_and_no_key_of_it() -> None:
         assert "4" not in page.groups["Everywhere"]
 
 
-@pytest.mark.parametrize(
-    ("values", "top"), [([36.0, None], 40.0), ([0.011], 0.012), ([None], 1.0), ([1000.0], 1000.0)]
-)
-def test_the_full_height_is_a_round_number(values: list[float | None], top: float) -> None:
-    assert nice_top(values) == pytest.approx(top)
+def test_the_full_height_is_a_round_number() -> None:
+    numbers = [0.011, 1000, 1.3, 1.6, 2.1, 2.6, 31, 41, 51, 61, 81]
+    tops = [0.012, 1000, 1.5, 2, 2.5, 3, 40, 50, 60, 80, 100]
+    assert [nice_top([number, None]) for number in numbers] == pytest.approx(tops)
+    assert nice_top([None]) == 1
 
 
 def test_the_simulated_training_has_a_past() -> None:
