@@ -50,8 +50,10 @@ class Followed(Training):
         self.count = len(texts)
         super().__init__(("/opt/bin/python", "train.py"), PID, Written(*texts), run=run)
 
+    later = 0.0
+
     def clock(self) -> float:
-        return self._last_time
+        return self._last_time + self.later
 
     def _has_ended(self) -> bool:
         return self.run is not None and self.run.ended is not None
@@ -123,13 +125,30 @@ async def test_the_end_of_the_command_is_said(status: int, text: str, tmp_path: 
         await until(pilot, lambda: text in shown(pilot, TrainingSummary))
 
 
-async def test_a_loss_that_is_not_a_number_and_unknown_steps_are_said() -> None:
-    for line, text in (("step 1 loss nan", "not a number"), ("hello", "--pattern REGEX")):
-        app = app_of(Followed(line, line))
-        async with app.run_test(size=(80, 24)) as pilot:
-            await read(pilot)
-            await settle(pilot)
-            assert text in shown(pilot, TrainingSummary)
+STEPS = tuple(f"step {n}" for n in range(400))
+
+
+@pytest.mark.parametrize(
+    ("texts", "later", "lost", "text"),
+    [
+        (("step 1 loss nan",) * 2, 0, 0, "▲ The loss is not a number"),
+        (("hello",), 0, 0, "--pattern REGEX"),
+        (("step 1", "step 2"), 0, 5, "▲ Output is lost: the disk was full"),
+        (STEPS, 0, 0, "Steps are as fast as before"),
+        (STEPS, 61, 0, "▲ No step for 1:01 · s shows where it is"),
+    ],
+)
+async def test_what_is_wrong_with_a_training_is_said(
+    texts: tuple[str, ...], later: float, lost: int, text: str, tmp_path: Path
+) -> None:
+    run = Run(tmp_path, ("train",), PID, 1, 1000.0, lost_bytes=lost)
+    training = Followed(*texts, run=run)
+    training.later = later
+    app = app_of(training)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await read(pilot)
+        await settle(pilot)
+        assert text in shown(pilot, TrainingSummary)
 
 
 async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> None:
