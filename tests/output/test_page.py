@@ -169,15 +169,6 @@ def test_columns_that_were_chosen_are_there_and_those_without_room_are_named() -
     ]
 
 
-def test_colours_are_around_the_same_text() -> None:
-    view = View(colour=True)
-    coloured = page(INVENTORY, SAMPLE, view)
-    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) + "\n" == PAGE
-    assert "\x1b[32m100 %\x1b[0m" in coloured
-    assert "\x1b[32m3 %\x1b[0m" in coloured
-    assert "\x1b[1;31mLOST\x1b[0m" in coloured
-
-
 def test_alerts_are_under_the_table() -> None:
     readings = dataclasses.replace(SAMPLE.devices[0], ecc_uncorrected=2)
     sample = dataclasses.replace(SAMPLE, devices=(readings, *SAMPLE.devices[1:]))
