@@ -1,7 +1,5 @@
 """`gputop schema`: each document that is printed fits its schema, and a wrong one does not."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -26,6 +24,7 @@ def test_it_prints_a_schema(name: str) -> None:
 
 def test_the_stream() -> None:
     lines = printed("stream", "--demo", "--count", "2", "--interval", "0.25").splitlines()
+    assert json.loads(lines[0])["interval_seconds"] == 0.25
     lines += [to_line(streams.inventory(3)), to_line(EVERY), to_line(streams.sample())]
     assert {json.loads(line)["type"] for line in lines} == {"inventory", "sample"}
     for line in lines:

@@ -1,9 +1,8 @@
 """Every check of doctor, on machines where it finds something and where it does not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,6 +21,7 @@ from tests.driver import (
     RESET_REQUIRED,
     UNKNOWN,
     VERSION_MISMATCH,
+    FakeDriver,
 )
 from tests.driver.platforms import PLATFORMS, v100
 from tests.fake_root import (
@@ -36,11 +36,6 @@ from tests.fake_root import (
     gpu,
 )
 from tests.health.machines import HEALTHY, HUNG, TERMINAL, TORCH, UPTIME, Machine, h100, has, lacks
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.driver import FakeDriver
 
 pytestmark = pytest.mark.driver
 
@@ -196,7 +191,7 @@ TABLE = [
     Row("xid", NOTE, "Xid 31: a program touched memory", "program", logged(31)),
     Row("xid", OK, "none", "", logged(79, 90000.0)),
     Row("xid", OK, "none", "", logged(79, address="0000:27:00")),
-    Row("xid", PROBLEM, "Xid 48", "reset", Machine(xids=(48,))),
+    Row("xid", PROBLEM, "(double bit), just now", "reset", Machine(xids=(48,))),
     Row("xid", PROBLEM, "Xid 48: an uncorr", "reset", Machine(xids=(48, 31))),
     Row("xid", NOTE, "/dev/kmsg, no such file", "sudo", Machine(root=without(HEALTHY, "/dev/k"))),
     Row("xid", PROBLEM, "off the bus, 2:00 ago, and 1 more", "only a reboot", TWO_XIDS),

@@ -1,7 +1,5 @@
 """Findings about a training: slower steps with their cause, and the GPU's part of a step."""
 
-from __future__ import annotations
-
 import os
 import random
 
@@ -88,6 +86,10 @@ def test_the_cause_is_the_finding_that_began_at_that_time() -> None:
     title = "rank 3 (pid 7) may hold up its job"
     behind = Finding(Severity.WARNING, title, rule="held_up", since=found.since)
     assert found.sentence([("GPU 3", behind)]) == f"{begin}; GPU 3: {title}"
+    low = Finding(Severity.WARNING, "clocks are low", rule="clocks_low", since=found.since)
+    for order in (1, -1):  # the likeliest is told
+        both = [("GPU 3", behind), ("GPU 1", low)][::order]
+        assert found.sentence(both) == f"{begin}; GPU 1: clocks are low"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,8 @@ def test_the_cause_is_the_finding_that_began_at_that_time() -> None:
     [
         (1.25, [37.5], "A step takes 0.80 s, of which the GPU works 0.30 s"),
         (20.0, [40, 60], "A step takes 50.0 ms, of which the GPU works 25.0 ms"),
-        (1.25, [95], ""),
+        (1.25, [79, None], "A step takes 0.80 s, of which the GPU works 0.63 s"),
+        (1.25, [80], ""),
         (1.25, [None], ""),
         (None, [40], ""),
     ],

@@ -1,26 +1,24 @@
 """Runs: a relay that outlives gputop, the output with its times, and signals."""
 
-from __future__ import annotations
-
+import contextlib
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.commands.run import _print_output
 from gputop.training import relay as relay_module
+from gputop.training import runs
 from gputop.training.follow import attach, training_of
 from gputop.training.relay import OUTPUT, TIMES, OutputFile, write_end, write_record
 from gputop.training.runs import OutputReader, RunError, exit_status, find_run, read_run, start_run
-
-if TYPE_CHECKING:
-    from gputop.training import runs
 
 PATIENCE = 30.0
 
@@ -73,8 +71,30 @@ def test_a_secret_of_the_command_line_is_not_kept(data_folder: Path) -> None:
     relay.wait(PATIENCE)
     assert "hunter2secret" not in " ".join(run.command)
     assert "hunter2secret" not in (run.folder / "run.json").read_text()
-    assert run.folder.stat().st_mode & 0o077 == 0
+    assert stat.S_IMODE(run.folder.stat().st_mode) == 0o700
     assert (run.folder / OUTPUT).read_bytes() == b"--api-key hunter2secret\r\n"
+
+
+def test_a_command_ignores_and_blocks_no_signal() -> None:
+    """`yes | head` would not end, for example."""
+    run, relay = start_run(["grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"], 80, 24)
+    relay.wait(PATIENCE)
+    assert [int(word, 16) for word in (run.folder / OUTPUT).read_text().split()[1::2]] == [0, 0]
+
+
+def test_what_is_lost_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / OUTPUT).touch()
+    record = {"command": ["train"], "pid": 1, "relay_pid": 2, "started": 1.0}
+    for more, said in (
+        ({}, "error: the command was lost: its relay was killed. Start it again."),
+        ({"status": 0, "lost_bytes": 5}, "5 bytes of the output are lost: the disk was full"),
+    ):
+        write_record(tmp_path, record | more)
+        run = read_run(tmp_path)
+        assert run is not None
+        with contextlib.suppress(SystemExit):
+            assert _print_output(run, None) == 0
+        assert capfd.readouterr().err.splitlines()[1:] == [f"gputop: {said}"]
 
 
 def test_a_command_gets_no_input_instead_of_waiting_for_it() -> None:
@@ -174,21 +194,22 @@ def test_the_exit_status_is_kept_on_a_full_disk(tmp_path: Path) -> None:
     assert run.status == 7
 
 
-def test_steps_of_a_run_are_followed_while_it_runs() -> None:
+def test_steps_a_second_are_those_that_the_loop_counts() -> None:
     code = (
-        "import time\nfor n in range(40): print(f'step {n} loss {1 / (n + 1)}'); time.sleep(0.02)"
+        "import time\nbegan = time.time()\n"
+        "for n in range(60): print(f'step {n} loss {1 / (n + 1)}'); time.sleep(0.03)\n"
+        "print('own', 59 / (time.time() - began))"
     )
     run, relay = started(code)
     training = training_of(run)
     until(lambda: not training.update() and training.ended)
     relay.wait(PATIENCE)
     training.update()
-    main = training.progress.main(time.time())
+    main = training.progress.main(training.clock())
     assert main is not None
-    assert main.step == 39
-    assert training.progress.latest("loss") == pytest.approx(1 / 40)
-    assert training.run is not None
-    assert training.run.status == 0
+    own = float((run.folder / OUTPUT).read_bytes().split()[-1])
+    assert main.rate(training.clock(), 1000.0) == pytest.approx(own, rel=0.3)
+    assert training.progress.latest("loss") == pytest.approx(1 / 60)
 
 
 def test_the_running_one_is_found_first_and_a_name_may_be_short() -> None:

@@ -1,13 +1,12 @@
 """The tab of a training: its lines, its charts, its output, and keys on it."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
 
 from gputop.commands.run import tab_of
 from gputop.health.stacks import Stacks
@@ -26,11 +25,6 @@ from gputop.ui.shell.help_and_settings import HelpPage
 from tests.streams import PreparedStream, inventory, process, sample
 from tests.ui.pilots import app_with, dashboard_of, lines, press, settle, shown, text_of, until
 from tests.ui.test_ranks import hanging
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from textual.pilot import Pilot
 
 PID = 4242
 
@@ -56,8 +50,10 @@ class Followed(Training):
         self.count = len(texts)
         super().__init__(("/opt/bin/python", "train.py"), PID, Written(*texts), run=run)
 
+    later = 0.0
+
     def clock(self) -> float:
-        return self._last_time
+        return self._last_time + self.later
 
     def _has_ended(self) -> bool:
         return self.run is not None and self.run.ended is not None
@@ -129,13 +125,30 @@ async def test_the_end_of_the_command_is_said(status: int, text: str, tmp_path: 
         await until(pilot, lambda: text in shown(pilot, TrainingSummary))
 
 
-async def test_a_loss_that_is_not_a_number_and_unknown_steps_are_said() -> None:
-    for line, text in (("step 1 loss nan", "not a number"), ("hello", "--pattern REGEX")):
-        app = app_of(Followed(line, line))
-        async with app.run_test(size=(80, 24)) as pilot:
-            await read(pilot)
-            await settle(pilot)
-            assert text in shown(pilot, TrainingSummary)
+STEPS = tuple(f"step {n}" for n in range(400))
+
+
+@pytest.mark.parametrize(
+    ("texts", "later", "lost", "text"),
+    [
+        (("step 1 loss nan",) * 2, 0, 0, "▲ The loss is not a number"),
+        (("hello",), 0, 0, "--pattern REGEX"),
+        (("step 1", "step 2"), 0, 5, "▲ Output is lost: the disk was full"),
+        (STEPS, 0, 0, "Steps are as fast as before"),
+        (STEPS, 61, 0, "▲ No step for 1:01 · s shows where it is"),
+    ],
+)
+async def test_what_is_wrong_with_a_training_is_said(
+    texts: tuple[str, ...], later: float, lost: int, text: str, tmp_path: Path
+) -> None:
+    run = Run(tmp_path, ("train",), PID, 1, 1000.0, lost_bytes=lost)
+    training = Followed(*texts, run=run)
+    training.later = later
+    app = app_of(training)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await read(pilot)
+        await settle(pilot)
+        assert text in shown(pilot, TrainingSummary)
 
 
 async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +193,12 @@ async def test_s_samples_the_rank_that_the_others_wait_for(
 
 async def test_f9_asks_and_sends_a_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
-    monkeypatch.setattr(Run, "signal", lambda _, number: sent.append(number))
+
+    def refuse(_: Run, number: int) -> None:
+        sent.append(number)
+        raise PermissionError  # as for a command of another user, such as sudo
+
+    monkeypatch.setattr(Run, "signal", refuse)
     app = app_of(Followed("step 1", run=Run(tmp_path, ("train",), PID, 1, 1000.0)))
     async with app.run_test(size=(80, 24)) as pilot:
         await read(pilot)
@@ -190,28 +208,10 @@ async def test_f9_asks_and_sends_a_signal(tmp_path: Path, monkeypatch: pytest.Mo
         assert isinstance(app.screen, ConfirmScreen)
         assert sent == []
         await press(pilot, "y")
-    assert sent == [2]
-
-
-async def test_a_signal_that_the_training_refuses_ends_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A command of another user, such as sudo, cannot be killed."""
-
-    def refuse(_: Run, number: int) -> None:
-        raise PermissionError(number)
-
-    monkeypatch.setattr(Run, "signal", refuse)
-    app = app_of(Followed("step 1", run=Run(tmp_path, ("train",), PID, 1, 1000.0)))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await read(pilot)
-        await pilot.press("f9")
-        await until(pilot, lambda: isinstance(app.screen, SendSignal))
-        await press(pilot, "enter")
-        await press(pilot, "y")
         await until(pilot, lambda: len(app._notifications) == 1)
         (note,) = app._notifications
         assert "got no signal" in note.message
+    assert sent == [2]
 
 
 async def test_without_a_training_there_is_no_tab_and_no_key_of_it() -> None:
@@ -230,11 +230,11 @@ async def test_without_a_training_there_is_no_tab_and_no_key_of_it() -> None:
         assert "4" not in page.groups["Everywhere"]
 
 
-@pytest.mark.parametrize(
-    ("values", "top"), [([36.0, None], 40.0), ([0.011], 0.012), ([None], 1.0), ([1000.0], 1000.0)]
-)
-def test_the_full_height_is_a_round_number(values: list[float | None], top: float) -> None:
-    assert nice_top(values) == pytest.approx(top)
+def test_the_full_height_is_a_round_number() -> None:
+    numbers = [0.011, 1000, 1.3, 1.6, 2.1, 2.6, 31, 41, 51, 61, 81]
+    tops = [0.012, 1000, 1.5, 2, 2.5, 3, 40, 50, 60, 80, 100]
+    assert [nice_top([number, None]) for number in numbers] == pytest.approx(tops)
+    assert nice_top([None]) == 1
 
 
 def test_the_simulated_training_has_a_past() -> None:

@@ -162,7 +162,12 @@ async def test_a_small_terminal_has_the_map_and_the_keys(size: tuple[int, int]) 
 
 
 async def test_the_header_says_how_things_are() -> None:
-    text = await screen_after(size=(160, 50))
+    app = app_of()
+    async with app.run_test(size=(160, 50)) as pilot:
+        text = await pressed(pilot)
+        state_of(app)._clock.seconds = 7.0  # type: ignore[attr-defined]
+        screen_of(app).tick()
+        assert (await pressed(pilot)).splitlines()[0].rstrip().endswith("7 s ago")
     title, server, spread = text.splitlines()[:3]
     assert title.startswith(" gputop fleet  512 GPUs on 64 hosts  ! 2 faults")
     assert title.rstrip().endswith("0 s ago")
@@ -189,9 +194,10 @@ async def test_a_problem_of_the_server_has_a_row_that_is_always_there() -> None:
         text = await pressed(pilot)
         assert " ▲ Not scraped: power: it has no series. Let it report power (+1" in text
         assert text.splitlines()[2].startswith(" median")
+        state_of(app)._clock.seconds = 5.0  # type: ignore[attr-defined]
         await screen_of(app).update_fleet(dataclasses.replace(warned, fresh=False))
         text = await pressed(pilot)
-        assert "from 0 s ago" in text
+        assert "from 5 s ago" in text
         assert before == [app.query_one(name).region for name in ("#map", "#detail", "#problems")]
 
 
