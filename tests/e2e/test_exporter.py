@@ -113,6 +113,10 @@ class Exporter:
     def up(self) -> bool:
         return self.value("gputop_up") == 1.0
 
+    def sampler(self) -> psutil.Process:
+        (child,) = psutil.Process(self.process.pid).children()
+        return child
+
     def end(self, number: int) -> int:
         """Its exit status after that signal."""
         self.process.send_signal(number)
@@ -153,7 +157,7 @@ def test_a_scrape_and_the_end(driver: FakeDriver, number: int, status: int) -> N
         assert exporter.value("gputop_temperature_celsius", index="1") is None
         assert exporter.value("gputop_info", driver_version="580.95.05") == 1
         exporter.until(lambda: exporter.value("gputop_tensor_active_ratio", index="0") == 0.6875)
-        (sampler,) = psutil.Process(exporter.process.pid).children()
+        sampler = exporter.sampler()
         assert exporter.end(number) == status
         assert not sampler.is_running()
         assert len(exporter.errors) == 1

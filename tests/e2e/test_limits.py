@@ -11,10 +11,9 @@ import pytest
 
 from tests.bench.workers import needs_torch
 from tests.driver import FakeDevice
-from tests.e2e.shipped import GIB, dashboard
+from tests.e2e.shipped import GIB, dashboard, fill_terminal
 from tests.fake_cuda import PYTHON
 from tests.fake_cuda.settings import Settings
-from tests.faults.terminals import fill_terminal
 
 if TYPE_CHECKING:
     from tests.driver import FakeDriver

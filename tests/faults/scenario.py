@@ -98,14 +98,11 @@ class Scenario:
     devices: Callable[[int], tuple[FakeDevice, ...]] = three
     """Those of the machine, of a process id to hold them."""
     prepare: Deed | None = None
-    """Done before gputop starts: files, and more `environment` and `arguments` of the stage."""
+    """Done before gputop starts: files, and more `environment` of the stage."""
     within: Callable[[Path, list[str]], list[str]] | None = None
     """What it is run in, such as a shell: makes that of a folder for files and its command."""
-    pretends: bool = False
-    """Whether the machine is another one than this: `stage.pretended` says in what."""
     unwritten: tuple[bytes, ...] = ()
     """What it never writes to the terminal."""
-    arguments: tuple[str, ...] = ()
     rows: int = 40
 
     def __str__(self) -> str:

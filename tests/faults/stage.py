@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import time
-from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tests.e2e.shipped import GPUTOP, SOON, see
+from tests.e2e.shipped import GPUTOP, see
 from tests.faults.pretend import Pretended, pretended
 from tests.perf.measure import processor_seconds
 from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, Terminal
@@ -32,8 +31,6 @@ class Stage:
     """What deeds are done to. Its methods wait for events, and fail after `SOON` seconds."""
 
     interval = 0.25
-    hold = 2.0
-    """Seconds that something lasts which may last for long."""
 
     def __init__(self, scenario: Scenario, driver: FakeDriver, folder: Path) -> None:
         self.scenario = scenario
@@ -42,12 +39,8 @@ class Stage:
         """A place for files."""
         self.environment = driver.environment()
         """Variables of gputop, which what prepares it may add to."""
-        self.arguments = ["--interval", f"{self.interval:g}", *scenario.arguments]
-        self.stack = contextlib.ExitStack()
-        """What has to be ended when it is over."""
-        self.memory: dict[str, Any] = {}
-        """What a deed leaves for the one that ends it."""
-        self._pretended: Pretended | None = None
+        self.stopped = 0
+        """The process that a deed has stopped."""
         self._terminal: Terminal | None = None
         self._faulty = False
         self._never = re.compile("|".join(scenario.never)) if scenario.never else None
@@ -58,26 +51,25 @@ class Stage:
         assert self._terminal is not None, "not started yet"
         return self._terminal
 
-    @property
+    @cached_property
     def pretended(self) -> Pretended:
-        assert self._pretended is not None, "the scenario does not pretend"
-        return self._pretended
+        """Another machine than this one."""
+        made = pretended(self.folder / "pretended", self.driver.library)
+        self.environment |= made.environment
+        return made
 
     def perform(self) -> None:
         """Run the whole scenario; an `AssertionError` shows the screen where it fails."""
         scenario = self.scenario
         self.driver.write(*scenario.devices(os.getpid()))
-        if scenario.pretends:
-            self._pretended = pretended(self.folder / "pretended", self.driver.library)
-            self.environment |= self.pretended.environment
         if scenario.prepare is not None:
             scenario.prepare(self)
         if scenario.at_start:
             self._begin()
-        argv = [*GPUTOP, *self.arguments]
+        argv = [*GPUTOP, "--interval", f"{self.interval:g}"]
         if scenario.within is not None:
             argv = scenario.within(self.folder, argv)
-        with self.stack, Terminal(argv, self.environment, 120, scenario.rows) as terminal:
+        with Terminal(argv, self.environment, 120, scenario.rows) as terminal:
             self._terminal = terminal
             terminal.on_read = self._look
             if not scenario.at_start:
@@ -108,7 +100,6 @@ class Stage:
         self._rest()
         self.see(*scenario.says, without=scenario.silent)
         self._keep_alive()
-        self.until(lambda terminal: not zombies(terminal), "end of the zombies")
 
     def _look(self, terminal: Terminal) -> None:
         """At each frame: nothing wrong may be on the screen for a moment."""
@@ -141,24 +132,6 @@ class Stage:
         after = processor_seconds(self.terminal.processes())
         return (after - before) / (time.monotonic() - began)
 
-    def pid_of(self, word: str) -> int:
-        """Return the process of this run whose command line has this word; waits for it."""
-        found: list[int] = []
-
-        def there(terminal: Terminal) -> bool:
-            found[:] = [pid for pid, line in terminal.processes().items() if word in line]
-            return bool(found)
-
-        self.until(there, f"a process of {word}")
-        return found[0]
-
-    def until(self, true: Callable[[Terminal], object], what: str) -> None:
-        """Wait for something that need not draw anything."""
-        deadline = time.monotonic() + SOON
-        while not true(self.terminal):
-            assert time.monotonic() < deadline, f"no {what}; on screen:\n{self.terminal.text}"
-            self.terminal.collect(0.02)
-
     def _end(self) -> None:
         """Quit; nothing may be left, and the terminal must be as it was."""
         terminal, scenario = self.terminal, self.scenario
@@ -176,14 +149,3 @@ class Stage:
         assert "Traceback" not in terminal.text, terminal.text
         written = [each for each in scenario.unwritten if each in terminal.raw]
         assert not written, f"it wrote {written}"
-
-
-def zombies(terminal: Terminal) -> list[int]:
-    """Return children of its processes that have ended, and that nobody has asked for."""
-    parents, found = set(terminal.processes()), []
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            state, parent = file.read_text().rpartition(")")[2].split()[:2]
-            if state == "Z" and int(parent) in parents:
-                found.append(int(file.parent.name))
-    return found
