@@ -60,26 +60,22 @@ class Exporter:
             text=True,
         )
         self.errors: list[str] = []
-        self._said = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            with self._said:
-                self.errors.append(line)
-                self._said.notify_all()
+            self.errors.append(line)
 
     def says(self, text: str) -> str:
-        """Waits for a line with that text on standard error."""
+        """Wait for a line with that text on standard error, and return it."""
 
-        def there() -> list[str]:
+        def found() -> list[str]:
             return [line for line in self.errors if text in line]
 
-        with self._said:
-            assert self._said.wait_for(there, BOUND), self.errors
-        return there()[0]
+        until(found, BOUND, lambda: self.errors)
+        return found()[0]
 
     @property
     def url(self) -> str:
