@@ -1,7 +1,5 @@
 """A Ray cluster of a test's own: its head, further nodes, and an end that leaves nothing behind."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -11,13 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Self
 
 import psutil
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Self
 
 START_SECONDS = 90.0
 HEAD = ("--head", "--port=0", "--include-dashboard=false")

@@ -8,8 +8,6 @@ exceeds the time limit. The faults that are not found are listed at the end, and
 1 if they are more than a seventh.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import os

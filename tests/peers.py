@@ -4,8 +4,6 @@ nvitop and gpustat come from PyPI, pinned, into an environment of their own. Eac
 users would to see the most of it once a second.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re
@@ -14,13 +12,10 @@ import sys
 import venv
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tests.driver import FakeDriver
 from tests.e2e.shipped import GPUTOP, MARK, TAB
-
-if TYPE_CHECKING:
-    from tests.driver import FakeDriver
-    from tests.terminal import Terminal
+from tests.terminal import Terminal
 
 FROM_PYPI = {"nvitop": "1.7.2", "gpustat": "1.1.1"}
 NAMES = ("gputop", "stream", *FROM_PYPI)

@@ -1,7 +1,5 @@
 """Terminals of any size, and environments that tell another one than the terminal has."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

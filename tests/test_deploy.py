@@ -1,14 +1,13 @@
 """The examples under `deploy/`, by the tools that read them where these are installed."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -21,9 +20,6 @@ from gputop.stream.launch import module_command
 from tests import streams
 from tests.e2e.test_exporter import exporting, prometheus, results_of
 from tests.output.test_metrics import EVERY, found_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 PROMETHEUS = DEPLOY / "prometheus"

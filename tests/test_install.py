@@ -1,7 +1,5 @@
 """What is installed, and by which words: nobody is told to install what others publish."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """No more threads or processes can be started: one line names the limit."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

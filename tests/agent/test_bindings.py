@@ -1,7 +1,5 @@
 """Other distributions that install a `pynvml`, beside nvidia-ml-py in one environment."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import warnings

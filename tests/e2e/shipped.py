@@ -1,7 +1,5 @@
 """The shipped command in a real terminal, keys as a user presses them, and children of the test."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """GPUs by index, UUID, PCI address and MIG UUID, in every command, with the fake driver."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,11 +1,8 @@
 """The shipped command, unmodified, in a real terminal against the fake driver."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -13,9 +10,7 @@ import pytest
 from tests.bench.workers import needs_torch
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.shipped import GIB, dashboard, run
-
-if TYPE_CHECKING:
-    from tests.terminal import Terminal
+from tests.terminal import Terminal
 
 
 def eight(process: int) -> list[FakeDevice]:

@@ -1,7 +1,5 @@
 """How it begins and ends with something in the way: a fault of its own, keys, a locale."""
 
-from __future__ import annotations
-
 import sys
 
 from tests.e2e.shipped import NO_DRIVER, dashboard

@@ -1,7 +1,5 @@
 """The shipped exporter over the fake driver: what a scrape sees, and how it ends."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

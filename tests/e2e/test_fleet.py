@@ -4,12 +4,11 @@ Debian's is enough, and need not be installed: `apt-get download prometheus`, `d
 usr/bin on the PATH.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -19,9 +18,6 @@ from tests.demo_fleet.exporter import Simulator
 from tests.demo_fleet.site import Flaw
 from tests.e2e.shipped import SOON, run
 from tests.e2e.test_exporter import BOUND, LISTEN, prometheus, results_of, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GPUS = 64
 PLANTED = {gpu.flaw: gpu for gpu in Simulator(GPUS, started=0.0).gpus if gpu.flaw}

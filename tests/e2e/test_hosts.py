@@ -1,25 +1,20 @@
 """Several hosts in the shipped command: over a real `sshd`, and an `ssh` that goes nowhere."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.agent.snapshot import MachineState, Sample
 from gputop.schema.decode import decode
 from tests import fake_ssh, streams
+from tests.driver import FakeDriver
+from tests.e2e.conftest import Lab
 from tests.e2e.shipped import NO_DRIVER, SOON, dashboard, device, run, see
 from tests.fake_ssh import FakeSsh
-
-if TYPE_CHECKING:
-    from tests.driver import FakeDriver
-    from tests.e2e.conftest import Lab
-    from tests.terminal import Terminal
+from tests.terminal import Terminal
 
 LONG = 45.0
 """Seconds for an `ssh` with its pauses."""

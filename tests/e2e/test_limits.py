@@ -1,22 +1,16 @@
 """A device that becomes too hot under stress: its run ends in time."""
 
-from __future__ import annotations
-
 import os
 import select
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.bench.workers import needs_torch
-from tests.driver import FakeDevice
+from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.shipped import GIB, dashboard, fill_terminal
 from tests.fake_cuda import PYTHON
 from tests.fake_cuda.settings import Settings
-
-if TYPE_CHECKING:
-    from tests.driver import FakeDriver
 
 pytestmark = [pytest.mark.driver, needs_torch]
 

@@ -1,7 +1,5 @@
 """`!gputop` in a notebook, whose pty nobody types into, and terminals beside notebooks."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 

@@ -1,13 +1,12 @@
 """Recordings and CSV by the shipped command: one schema all the way, and an end that is whole."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import signal
 import subprocess
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +17,9 @@ from gputop.recording.reader import Recording
 from gputop.schema.decode import decode
 from gputop.text import moment
 from tests import recordings, streams
+from tests.driver import FakeDriver
 from tests.e2e.shipped import GPUTOP, SOON, children, device, held_by, run
 from tests.e2e.test_exporter import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.driver import FakeDriver
 
 FAST = ("--interval", "0.25")
 

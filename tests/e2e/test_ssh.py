@@ -1,24 +1,19 @@
 """The agent over a real `sshd`: what comes back, what fails and is named, and what stays there."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.agent.problem import Problem
+from gputop.stream.child import Snapshot
 from gputop.stream.machines import host_snapshots
+from tests.driver import FakeDriver
 from tests.e2e.conftest import Lab, until_gone
 from tests.e2e.shipped import device
-
-if TYPE_CHECKING:
-    from gputop.stream.child import Snapshot
-    from tests.driver import FakeDriver
 
 BOUND = 60.0
 ORIGINAL = '"$SSH_ORIGINAL_COMMAND"'

@@ -3,8 +3,6 @@
 Stress tests and the exporter are only parsed: other tests run them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -13,17 +11,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.commands.parser import parse
-from tests.driver import FakeDevice
+from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.shipped import GIB
 from tests.fake_ssh import FakeSsh
-
-if TYPE_CHECKING:
-    from tests.driver import FakeDriver
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("slow-training", "shared-server", "new-gpu")

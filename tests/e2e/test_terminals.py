@@ -1,7 +1,5 @@
 """Starts that fail are one line on the terminal; and the mouse is the terminal's where asked."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

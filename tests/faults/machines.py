@@ -1,25 +1,18 @@
 """Faults of the driver, of single devices, of their readings, and of the sampler."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from gputop.agent.linux.driver_files import inspect_system
+from gputop.agent.linux.driver_files import System, inspect_system
 from gputop.agent.nvml import diagnosis
+from gputop.agent.problem import Problem
 from tests.driver import DRIVER_NOT_LOADED, GPU_IS_LOST, VERSION_MISMATCH, FakeDevice, FakeInstance
 from tests.e2e.shipped import GIB
 from tests.faults.scenario import NO_ZERO, WELL, Deed, Scenario, three
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gputop.agent.linux.driver_files import System
-    from gputop.agent.problem import Problem
-    from tests.faults.stage import Stage
+from tests.faults.stage import Stage
 
 BACK = ("44 %", "48°C")
 """What the device 1 has."""

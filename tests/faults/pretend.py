@@ -1,7 +1,5 @@
 """Another machine than this one, as gputop sees it: its name, users and processes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,19 +1,13 @@
 """What a scenario is: a fault, what the screen must say of it, and what must be so afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.driver import FakeDevice, FakeProcess
 from tests.e2e.shipped import GIB
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.faults.stage import Stage
-    from tests.terminal import Terminal
+from tests.faults.stage import Stage
+from tests.terminal import Terminal
 
 Deed = Callable[["Stage"], object]
 Seen = Callable[["Terminal"], object]

@@ -1,20 +1,14 @@
 """Faults of the terminal: suspended, stopped, of any size."""
 
-from __future__ import annotations
-
 import random
 import re
 import shlex
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.faults.scenario import WELL, Scenario
+from tests.faults.stage import Stage
 from tests.terminal import ALTERNATE_SCREEN
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.faults.stage import Stage
 
 LATER, LATER_YET = 77, 23
 """Utilizations of device 1 after its 44 %."""

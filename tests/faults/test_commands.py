@@ -1,24 +1,17 @@
 """Text of others in what commands write: no terminal acts on it."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gputop.text import cells
-from tests.driver import FakeDevice, FakeProcess
+from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.shipped import GIB, GPUTOP, run
 from tests.faults.pretend import pretended
 from tests.faults.texts import FIRST_PID, raw
 from tests.terminal import Terminal
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.driver import FakeDriver
 
 pytestmark = pytest.mark.driver
 

@@ -1,25 +1,19 @@
 """Drivers older than functions that gputop calls: each reading that is left is the same."""
 
-from __future__ import annotations
-
 import json
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gputop.agent.device import GPM_READINGS
-from tests.driver import FakeDriver
+from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.shipped import run
 from tests.faults.scenario import three
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.driver import FakeDevice
 
 pytestmark = pytest.mark.driver
 

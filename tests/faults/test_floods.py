@@ -1,7 +1,5 @@
 """More than anybody needs: hosts, workers and recordings that never end or are far too large."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses
@@ -9,7 +7,8 @@ import gzip
 import json
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,10 +33,6 @@ from tests.bench.workers import CPU, fake_interpreter
 from tests.e2e.shipped import NO_DRIVER, SOON, dashboard, see
 from tests.fake_ssh import FakeSsh
 from tests.sessions import Session
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 BOUND = 60.0
 """Seconds after which something that a test waits for counts as hung."""

@@ -1,26 +1,20 @@
 """`kill -9` of any one process at any moment of a benchmark: nothing stays, or it is back."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.bench.workers import broken_worker, fake_interpreter
+from tests.driver import FakeDriver
 from tests.e2e.pretender import worker
 from tests.e2e.shipped import GPUTOP, dashboard
 from tests.e2e.test_exporter import exporting
 from tests.fake_ssh import HANGING, FakeSsh
 from tests.faults.scenario import free
 from tests.terminal import Terminal
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.driver import FakeDriver
 
 pytestmark = pytest.mark.driver
 

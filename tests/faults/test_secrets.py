@@ -1,23 +1,17 @@
 """Secrets of command lines and environments: masked, unless their user asks to see them."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from gputop.agent.masking import MASK
+from tests.driver import FakeDriver
 from tests.e2e.shipped import ENTER, dashboard, device, held_by, run, see
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.driver import FakeDriver
 
 pytestmark = pytest.mark.driver
 

@@ -1,20 +1,15 @@
 """What has no screen to look at any more, or none yet: terminals that are gone, or not there."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON, fill_terminal
 from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DEMO = [*GPUTOP, "--demo", "--interval", "0.25"]
 

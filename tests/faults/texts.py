@@ -1,16 +1,10 @@
 """Text of others that would act on a terminal, on markup or on the columns beside it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from tests.driver import FakeProcess
 from tests.e2e.shipped import ENTER, ESCAPE, F9, GIB
 from tests.faults.scenario import KEYS, Key, Scenario, hides, shows
-
-if TYPE_CHECKING:
-    from tests.faults.stage import Stage
-    from tests.terminal import Terminal
+from tests.faults.stage import Stage
+from tests.terminal import Terminal
 
 TEXTS = {
     "csi": "a\x1b[31;7mb\x1b[2J\x1b[977;977Hc",
