@@ -11,8 +11,7 @@ from gputop.agent.nvml import diagnosis
 from gputop.agent.problem import Problem
 from tests.driver import DRIVER_NOT_LOADED, GPU_IS_LOST, VERSION_MISMATCH, FakeDevice, FakeInstance
 from tests.e2e.shipped import GIB
-from tests.faults.scenario import NO_ZERO, WELL, Deed, Scenario, three
-from tests.faults.stage import Stage
+from tests.faults.scenario import NO_ZERO, WELL, Deed, Scenario, Stage, three
 
 BACK = ("44 %", "48°C")
 """What the device 1 has."""

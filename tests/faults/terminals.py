@@ -6,8 +6,7 @@ import shlex
 import signal
 from pathlib import Path
 
-from tests.faults.scenario import WELL, Scenario
-from tests.faults.stage import Stage
+from tests.faults.scenario import WELL, Scenario, Stage
 from tests.terminal import ALTERNATE_SCREEN
 
 LATER, LATER_YET = 77, 23

@@ -6,8 +6,7 @@ import pytest
 
 from tests.driver import FakeDriver
 from tests.faults.__main__ import PAGE, SCENARIOS, page
-from tests.faults.scenario import Scenario
-from tests.faults.stage import Stage
+from tests.faults.scenario import Scenario, Stage
 
 pytestmark = pytest.mark.driver
 

@@ -2,8 +2,7 @@
 
 from tests.driver import FakeProcess
 from tests.e2e.shipped import ENTER, ESCAPE, F9, GIB
-from tests.faults.scenario import KEYS, Key, Scenario, hides, shows
-from tests.faults.stage import Stage
+from tests.faults.scenario import KEYS, Key, Scenario, Stage, hides, shows
 from tests.terminal import Terminal
 
 TEXTS = {
