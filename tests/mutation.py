@@ -48,10 +48,12 @@ COPIED = ("gputop", "tests", "docs", "man", "deploy", "screenshots", ".ci")
 FILES = ("*.md", "*.toml", "*.txt", "*.py", "LICENSE")
 ELSEWHERE = {
     "gputop/bench/worker": ("tests/bench/test_cuda_kinds.py", "tests/bench/test_worker.py"),
+    "gputop/commands/bench.py": ("tests/bench/test_command.py",),
     "gputop/commands/bench_check.py": ("tests/bench/test_check.py",),
     "gputop/commands/bench_history.py": ("tests/bench/test_history.py",),
     "gputop/commands/bench_results.py": ("tests/bench/test_history.py",),
     "gputop/commands/fleet.py": ("tests/fleet/test_status.py",),
+    "gputop/commands/run.py": ("tests/training/test_outliving.py",),
     "gputop/commands/stream.py": ("tests/e2e/test_hosts.py", "tests/e2e/test_recordings.py"),
     "gputop/fleet/screens": ("tests/ui/test_fleet_screen.py",),
 }

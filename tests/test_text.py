@@ -14,7 +14,9 @@ from wcwidth import wcwidth
 from gputop.text import (
     ABSENT,
     brief,
+    cut,
     duration,
+    fit_columns,
     fold_list,
     number,
     percentage,
@@ -142,6 +144,29 @@ def test_a_value_with_an_option_is_shown_as(shown: str, expected: str) -> None:
 )
 def test_a_value_is_shown_as(function: Callable[[Any], str], value: Any, shown: str) -> None:
     assert function(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "shown"),
+    [
+        ("abcde", 5, "abcde"),
+        ("abcde", 4, "abc…"),
+        ("abcde", 1, "…"),
+        ("abcde", 0, ""),
+        ("abcde", -1, ""),
+        ("宽宽", 4, "宽宽"),
+        ("宽宽", 3, "宽…"),
+        ("宽宽", 2, "…"),
+    ],
+)
+def test_a_text_is_cut_to_its_columns(text: str, room: int, shown: str) -> None:
+    assert cut(text, room) == shown
+
+
+def test_as_many_columns_are_kept_as_fit_with_what_is_to_stay_free() -> None:
+    assert fit_columns("abc", 4, lambda _: 2) == ["a", "b"]
+    assert fit_columns("abc", 4, lambda _: 2, lambda _: 1) == ["a"]
+    assert fit_columns("abc", 1, lambda _: 2) == []
 
 
 def inert(text: str) -> bool:

@@ -72,6 +72,21 @@ def test_an_order_or_a_number_of_processes_shows_their_table(
     assert [line.split()[1] for line in out.split("\n\n")[1].splitlines()] == ["PID", *pids]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["--user", "ada,bob"], ["processes of ada, bob"]),
+        (["--compute", "--pid", "7"], ["compute processes 7"]),
+        ([], []),
+    ],
+)
+def test_the_chosen_processes_are_named(
+    ran: Ran, arguments: list[str], shown: list[str]
+) -> None:
+    _, out, _ = ran([ONE], "status", *arguments)
+    assert [part for part in out.splitlines()[0].split(" · ") if "processes" in part] == shown
+
+
 def test_a_sampler_that_fails_is_said_in_one_inert_line(ran: Ran) -> None:
     error = StreamError(Problem("It stopped", "\x1b[31mred\nalert", "Try again"))
     status, _, err = ran([error], "status")
@@ -117,7 +132,7 @@ def test_profiling_counters_are_sampled_for_who_looks_at_them(
 ) -> None:
     prepared = Prepared(ONE)
     assert ran(prepared, "status", *arguments)[0] == 0
-    assert prepared.asked["gpm"] is gpm
+    assert prepared.asked == {"interval": 0.5, "gpm": gpm}
 
 
 def test_watching_into_a_pipe_appends(ran: Ran) -> None:
