@@ -39,6 +39,10 @@ def test_a_driver_problem_is_said_on_standard_error(ran: Ran) -> None:
     status, out, err = ran([Snapshot(no_driver(), sample(0))], "status", "--json")
     assert json.loads(out)["inventory"]["problem"]["what"] == NO_DRIVER.what
     assert (status, err) == (3, f"gputop: error: {NO_DRIVER}\n")
+    _, out, _ = ran([Snapshot(no_driver(), sample(0))], "status")
+    assert NO_DRIVER.what not in out
+    _, out, _ = ran([Snapshot(no_driver(), sample(0)), KeyboardInterrupt()], "status", "--watch")
+    assert NO_DRIVER.what in out
 
 
 def test_a_list_is_of_gpus_and_instances_only(ran: Ran) -> None:

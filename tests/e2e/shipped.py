@@ -71,20 +71,16 @@ def device(number: int, **changes: object) -> FakeDevice:
 
 
 @contextlib.contextmanager
-def child(name: str, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A process called so that runs until it gets a signal, or the test is over."""
-    cat = shutil.which("cat")
-    assert cat is not None
-    arguments = [name, "-"]
-    with subprocess.Popen(arguments, executable=cat, stdin=subprocess.PIPE, env=env) as process:
-        yield process
-
-
-@contextlib.contextmanager
 def children(*names: str) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """Several of them, by name."""
+    """Processes called so that run until they get a signal, or the test is over."""
+    cat = shutil.which("cat")
     with contextlib.ExitStack() as stack:
-        yield {name: stack.enter_context(child(name)) for name in names}
+        yield {
+            name: stack.enter_context(
+                subprocess.Popen([name, "-"], executable=cat, stdin=subprocess.PIPE)
+            )
+            for name in names
+        }
 
 
 def held_by(
