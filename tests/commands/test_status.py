@@ -84,9 +84,7 @@ def test_an_order_or_a_number_of_processes_shows_their_table(
         ([], []),
     ],
 )
-def test_the_chosen_processes_are_named(
-    ran: Ran, arguments: list[str], shown: list[str]
-) -> None:
+def test_the_chosen_processes_are_named(ran: Ran, arguments: list[str], shown: list[str]) -> None:
     _, out, _ = ran([ONE], "status", *arguments)
     assert [part for part in out.splitlines()[0].split(" · ") if "processes" in part] == shown
 
