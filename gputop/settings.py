@@ -19,7 +19,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from gputop.agent.problem import Problem, ProblemError
-from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.agent.times import (
+    DEFAULT_INTERVAL,
+    LONGEST_INTERVAL,
+    SHORTEST_INTERVAL,
+)
 from gputop.files import NoHomeError, read_at_once, user_folder, write_whole
 from gputop.text import visible
 
@@ -54,7 +58,7 @@ class Settings:
     appears."""
     on_event: str = ""
     """Command that is run on these events, with the text as its last argument."""
-    interval: float = 1.0
+    interval: float = DEFAULT_INTERVAL
     """Seconds between samples, 0.25 to 60."""
     gpm: bool = True
     """True if the devices' profiling counters may be read."""

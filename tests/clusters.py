@@ -1,7 +1,5 @@
 """A Ray cluster of a test's own: its head, further nodes, and an end that leaves nothing behind."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -11,14 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Self
 
 import psutil
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from typing import Self
 
 START_SECONDS = 90.0
 HEAD = ("--head", "--port=0", "--include-dashboard=false")
@@ -47,21 +41,14 @@ class RayCluster:
 
     def workers(self) -> list[psutil.Process]:
         """Stress tests' workers that run on the nodes, without the agents that look at GPUs."""
-        return [
-            process
-            for node in self._nodes
-            for process in _tree(node.pid)
-            if _is_worker(_words(process))
-        ]
+        return [each for each in self._processes() if _is_worker(_words(each))]
 
     def posts(self) -> list[psutil.Process]:
         """The processes that Ray runs beside the workers."""
-        return [
-            process
-            for node in self._nodes
-            for process in _tree(node.pid)
-            if any("ray::NodeActor" in word for word in _words(process))
-        ]
+        return [each for each in self._processes() if "ray::NodeActor" in " ".join(_words(each))]
+
+    def _processes(self) -> list[psutil.Process]:
+        return [each for node in self._nodes for each in _tree(node.pid)]
 
     def close(self) -> None:
         """Kills all of it."""
@@ -126,10 +113,3 @@ def _words(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []
-
-
-def executable(path: Path, text: str) -> str:
-    """A program of that text."""
-    path.write_text(text)
-    path.chmod(0o755)
-    return str(path)

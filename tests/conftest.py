@@ -1,7 +1,5 @@
 """Neutral environment for every test, the number of processes, and the fake driver."""
 
-from __future__ import annotations
-
 import compileall
 import itertools
 import os
@@ -10,17 +8,14 @@ import re
 import shutil
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 import gputop
 from tests.driver import FakeDriver, build, loaded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 # Textual and Rich read these at import, before any fixture runs. pytest-textual-snapshot hands its
 # own variable to the workers of pytest-xdist.

@@ -1,7 +1,5 @@
 """A directory that stands for the root of a file system, with what a test puts into it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

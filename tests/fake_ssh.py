@@ -3,18 +3,12 @@
 with a host's behaviour unsaid, the command runs here, as the login shell over there would run it.
 """
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gputop.agent.lines import to_line
+from gputop.agent.snapshot import Inventory, Sample
 from tests import streams
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gputop.agent.snapshot import Inventory, Sample
 
 SCRIPT = """\
 #!/bin/sh

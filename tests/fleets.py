@@ -1,7 +1,5 @@
 """Made-up fleets of any size, the same for the same seed, with a few GPUs that are not well."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import cache
 from random import Random

@@ -3,11 +3,10 @@
 Each fault changes one random place of the package: a comparison is turned round, a number is
 changed (one more, or twice as much from 10 on), or a call whose result is not used is removed. It
 is made in a copy of the checkout. The tests that import the changed module or have its name run
-first, then those of the folder that mirrors its own. A fault is found if one of them fails or exceeds the time limit. The faults that
-are not found are listed at the end, and the exit status is 1 if they are more than a seventh.
+first, then those of the folder that mirrors its own. A fault is found if one of them fails or
+exceeds the time limit. The faults that are not found are listed at the end, and the exit status is
+1 if they are more than a seventh.
 """
-
-from __future__ import annotations
 
 import argparse
 import ast
@@ -47,13 +46,20 @@ One more of a width, a time limit or a cut of a text is no fault that anybody no
 ALLOWED_MISSES = 1 / 7
 COPIED = ("gputop", "tests", "docs", "man", "deploy", "screenshots", ".ci")
 FILES = ("*.md", "*.toml", "*.txt", "*.py", "LICENSE")
-FOLDERS = {
+ELSEWHERE = {
     "gputop/bench/worker": ("tests/bench/test_cuda_kinds.py", "tests/bench/test_worker.py"),
+    "gputop/commands/bench.py": ("tests/bench/test_command.py",),
+    "gputop/commands/bench_check.py": ("tests/bench/test_check.py",),
+    "gputop/commands/bench_history.py": ("tests/bench/test_history.py",),
+    "gputop/commands/bench_results.py": ("tests/bench/test_history.py",),
+    "gputop/commands/fleet.py": ("tests/fleet/test_status.py",),
+    "gputop/commands/run.py": ("tests/training/test_outliving.py",),
+    "gputop/commands/stream.py": ("tests/e2e/test_hosts.py", "tests/e2e/test_recordings.py"),
     "gputop/fleet/screens": ("tests/ui/test_fleet_screen.py",),
 }
-"""Tests of packages whose modules are not imported by their tests.
+"""Tests of packages and modules that they do not import.
 
-Workers run in another interpreter, and a screen is tested as a whole.
+Workers run in another interpreter, a screen is tested as a whole, and a command by its words.
 """
 
 
@@ -133,7 +139,7 @@ def tests_of(file: Path) -> list[list[str]]:
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         if path.stem.startswith(f"test_{name}") or imported.search(path.read_text()):
             near.append(str(path.relative_to(ROOT)))
-    near += FOLDERS.get(str(file.parent), ())
+    near += [*ELSEWHERE.get(str(file.parent), ()), *ELSEWHERE.get(str(file), ())]
     folder = Path("tests", *file.parts[1:-1])
     while not (ROOT / folder).is_dir():
         folder = folder.parent

@@ -1,33 +1,24 @@
 """Other monitors of NVIDIA GPUs, for comparisons: what they are, where they come from, their keys.
 
-nvitop and gpustat come from PyPI, pinned, into an environment of their own; nvtop and btop are used
-where they are installed. Each is started as its users would to see the most of it once a second.
+nvitop and gpustat come from PyPI, pinned, into an environment of their own. Each is started as its
+users would to see the most of it once a second.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import os
 import re
-import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tests.driver import FakeDriver
 from tests.e2e.shipped import GPUTOP, MARK, TAB
-
-if TYPE_CHECKING:
-    from tests.driver import FakeDriver
-    from tests.terminal import Terminal
+from tests.terminal import Terminal
 
 FROM_PYPI = {"nvitop": "1.7.2", "gpustat": "1.1.1"}
-INSTALLED = ("nvtop", "btop")
-NAMES = ("gputop", "stream", *FROM_PYPI, *INSTALLED)
-BTOP_BOX_ROWS = 20
-"""For each device that btop is asked to show, besides its processes: fewer are refused."""
+NAMES = ("gputop", "stream", *FROM_PYPI)
 UNMARKED = {"default", "000000"}
 """Backgrounds that mark nothing."""
 
@@ -45,8 +36,6 @@ class Peer:
     """False for a command that prints records: only its costs are measured."""
     to_processes: str = ""
     """The keys after which arrows move over the processes."""
-    configure: Callable[[Path, int, int], None] = lambda *_: None
-    """Writes its configuration into that home, for so many devices and rows of the terminal."""
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}"
@@ -73,10 +62,6 @@ def peers(folder: Path, names: Iterable[str] = NAMES) -> list[Peer]:
     )
     there = {"gputop": own, "stream": stream}
     there |= _from_pypi(folder, [name for name in wanted if name in FROM_PYPI])
-    for name in INSTALLED:
-        path = shutil.which(name)
-        if name in wanted and path is not None:
-            there[name] = _INSTALLED[name](path)
     for name in wanted:
         if name not in there:
             print(f"without {name}: it is not there", file=sys.stderr)
@@ -111,26 +96,7 @@ def _from_pypi(folder: Path, names: list[str]) -> dict[str, Peer]:
     }
 
 
-def _nvtop(path: str) -> Peer:
-    return Peer("nvtop", _version([path, "--version"]), (path, "--delay", "10"))
-
-
-def _btop(path: str) -> Peer:
-    """btop shows the GPUs that its configuration names, and its processes are all there are."""
-
-    def configure(home: Path, devices: int, rows: int) -> None:
-        boxes = [f"gpu{n}" for n in range(min(devices, rows // BTOP_BOX_ROWS))]
-        boxes += ["proc"] * (rows > 24)
-        folder = home / "btop"
-        folder.mkdir(exist_ok=True)
-        lines = f'shown_boxes = "{" ".join(boxes)}"', "update_ms = 1000"
-        (folder / "btop.conf").write_text("\n".join(lines) + "\n")
-
-    return Peer("btop", _version([path, "--version"]), (path, "--utf-force"), configure=configure)
-
-
 _SECOND = ("--interval", "1")
-_INSTALLED = {"nvtop": _nvtop, "btop": _btop}
 
 
 def _version(command: list[str]) -> str:

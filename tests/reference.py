@@ -3,8 +3,6 @@
 `python -m tests.reference` writes all of them.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import inspect

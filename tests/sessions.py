@@ -1,19 +1,14 @@
 """A stress test whose events are known, in the place of a worker."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
 
 from gputop.bench.events import Done, Event, Hello, Planned, Point, Progress, Result
+from gputop.bench.plan.request import Request
 from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.device_runner import DeviceRunner
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-
-    from gputop.bench.plan.request import Request
 
 RESULT = Result(
     device="AMD EPYC 9654",

@@ -24,13 +24,10 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import pyte
 from wcwidth import wcwidth
-
-if TYPE_CHECKING:
-    from typing import Self
 
 MARKER = "GPUTOP_TEST_RUN"
 """Environment variable by which a run's processes are found, however deep they are."""
@@ -107,9 +104,6 @@ class Terminal:
     is waited for is looked for in whole frames, of a program that says where they begin and end:
     a pty gives 4 KiB at a time, in which a frame's first rows may come without its last.
     """
-
-    synchronizes = True
-    """Whether it says so to a program that asks."""
 
     def __init__(
         self,
@@ -238,6 +232,19 @@ class Terminal:
             more = self._read(min(remaining, FRAME_SECONDS) if self.is_painting else remaining)
         return self.elapsed
 
+    def until(self, true: Callable[[], object]) -> None:
+        """Wait for something that need not be drawn; reads the program's output meanwhile."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not true():
+            if time.monotonic() > deadline:
+                raise ScreenError(f"it does not come; on screen:\n{self.text}")
+            self.collect(0.02)
+
+    def pid_of(self, word: str) -> int | None:
+        """A process other than the program with that word in its command line, if there is one."""
+        lines = self.processes().items()
+        return next((pid for pid, line in lines if word in line and pid != self.pid), None)
+
     def collect(self, seconds: float) -> int:
         """Read for that long; returns the number of bytes that came."""
         before, deadline = self.bytes_received, time.monotonic() + seconds
@@ -338,7 +345,7 @@ class Terminal:
         end = unfinished.start() if unfinished else len(data)
         self._held = data[end:]
         self._taken_at = self.elapsed
-        if self.synchronizes and _FRAMES in data[:end]:
+        if _FRAMES in data[:end]:
             self._write(b"\x1b[?2026;2$y")
         self._stream.feed(_CSI.sub(_known, _STRING.sub(b"", data[:end])))
         self.on_read(self)

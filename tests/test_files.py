@@ -9,7 +9,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from gputop.files import NoHomeError, check_target, user_folder, write_whole
+from gputop.files import NoHomeError, check_target, read_at_once, user_folder, write_whole
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 
@@ -24,8 +24,19 @@ def test_it_is_written_and_replaced(tmp_path: Path) -> None:
     link.symlink_to(file)
     write_whole(link, b"two")
     assert file.read_bytes() == b"two"
+    umask = os.umask(0o22)
+    os.umask(umask)
+    assert file.stat().st_mode & 0o777 == 0o666 & ~umask
     assert link.is_symlink()
     assert sorted(names(tmp_path)) == ["a", "link"]
+
+
+def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(b"x" * 2048)
+    assert read_at_once(file, 2048) == b"x" * 2048
+    with pytest.raises(OSError, match=r"it is larger than 1 KiB$"):
+        read_at_once(file, 2047)
 
 
 @pytest.mark.usefixtures("no_bytecode")

@@ -1,14 +1,11 @@
 """No more threads or processes can be started: one line names the limit."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource
 import subprocess
 import sys
 import threading
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,6 +16,8 @@ from gputop.agent.problem import ProblemError
 from gputop.agent.process_limit import process_limit_problem, says_process_limit
 from gputop.cli import main
 from gputop.commands import status
+from tests.bench.workers import needs_torch
+from tests.e2e.shipped import run
 
 USED_UP = RuntimeError("can't start new thread")
 NO_FORK = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
@@ -64,46 +63,31 @@ def test_every_command_ends_with_one_line(
 
 
 def ran(*arguments: str, **left: int) -> subprocess.CompletedProcess[str]:
-    """It has ended, with so many threads and processes left."""
+    """Run it with so many threads and processes left."""
     environment = {name.upper(): str(count) for name, count in left.items()}
-    return subprocess.run(
-        [sys.executable, "-m", "gputop", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": FOLDERS, **environment},
-        check=False,
-    )
+    return run(*arguments, env={"PYTHONPATH": FOLDERS, **environment})
 
 
-needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 BENCH = ("bench", "--device", "cpu", "--size", "256", "--seconds", "1", "--python", sys.executable)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "threads"),
+    ("arguments", "left"),
     [
-        (("stream", "--demo", "--count", "1"), 2),  # for the owners, the driver and the readings
-        (("status", "--demo"), 0),
-        (("exporter", "--demo", "--listen", "127.0.0.1:0"), 0),
-        pytest.param(BENCH, 1, marks=needs_torch),  # for the worker
+        # Threads for the owners, the driver and the readings.
+        (("stream", "--demo", "--count", "1"), {"more_threads": 2}),
+        (("status", "--demo"), {"more_threads": 0}),
+        (("exporter", "--demo", "--listen", "127.0.0.1:0"), {"more_threads": 0}),
+        pytest.param(BENCH, {"more_threads": 1}, marks=needs_torch),  # for the worker
+        (("status", "--demo"), {"more_processes": 0}),
+        (BENCH, {"more_processes": 0}),
     ],
 )
-def test_without_threads_there_is_one_line(arguments: tuple[str, ...], threads: int) -> None:
-    ended = ran(*arguments, more_threads=threads)
-    assert ended.returncode == 3, ended.stderr
-    assert ended.stdout == ""
+def test_at_the_limit_there_is_one_line(arguments: tuple[str, ...], left: dict[str, int]) -> None:
+    ended = ran(*arguments, **left)
+    assert (ended.returncode, ended.stdout) == (3, "")
     (line,) = ended.stderr.splitlines()
     assert line.startswith("gputop: error: ")
-    assert "RLIMIT_NPROC" in line
-
-
-@pytest.mark.parametrize("arguments", [("status", "--demo"), BENCH])
-def test_without_processes_there_is_one_line(arguments: tuple[str, ...]) -> None:
-    ended = ran(*arguments, more_processes=0)
-    assert ended.returncode == 3, ended.stderr
-    (line,) = ended.stderr.splitlines()
     assert "RLIMIT_NPROC" in line
 
 

@@ -1,7 +1,5 @@
 """Each promise has a test: those that `PROMISES.md` names exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page of options and the manual page agree with the parser."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

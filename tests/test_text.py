@@ -14,7 +14,9 @@ from wcwidth import wcwidth
 from gputop.text import (
     ABSENT,
     brief,
+    cut,
     duration,
+    fit_columns,
     fold_list,
     number,
     percentage,
@@ -144,6 +146,29 @@ def test_a_value_is_shown_as(function: Callable[[Any], str], value: Any, shown: 
     assert function(value) == shown
 
 
+@pytest.mark.parametrize(
+    ("text", "room", "shown"),
+    [
+        ("abcde", 5, "abcde"),
+        ("abcde", 4, "abc…"),
+        ("abcde", 1, "…"),
+        ("abcde", 0, ""),
+        ("abcde", -1, ""),
+        ("宽宽", 4, "宽宽"),
+        ("宽宽", 3, "宽…"),
+        ("宽宽", 2, "…"),
+    ],
+)
+def test_a_text_is_cut_to_its_columns(text: str, room: int, shown: str) -> None:
+    assert cut(text, room) == shown
+
+
+def test_as_many_columns_are_kept_as_fit_with_what_is_to_stay_free() -> None:
+    assert fit_columns("abc", 4, lambda _: 2) == ["a", "b"]
+    assert fit_columns("abc", 4, lambda _: 2, lambda _: 1) == ["a"]
+    assert fit_columns("abc", 1, lambda _: 2) == []
+
+
 def inert(text: str) -> bool:
     """Printable, encodable, and one or two cells wide wherever it is drawn."""
     text.encode()
@@ -177,6 +202,9 @@ def test_visible_text_is_inert_and_stays_as_it_is(text: str) -> None:
         (79.647 * 2**30, 79.647 * 2**30, "79.6/79.6 GiB"),
         (3 * 2**20, 4.75 * 2**30, "3.0M/4.75 GiB"),
         (1.125 * 2**40, 1.25 * 2**40, "1.12/1.25 TiB"),
+        (512, 999, "512/999 B"),
+        (300, 5 * 2**10, "0.29/5.00 KiB"),
+        (40 * 2**20, 50 * 2**20, "40.0/50.0 MiB"),
         (2**30, None, "1.00 GiB"),
         (None, 2**30, "–"),
     ],

@@ -6,6 +6,7 @@ SHORTEST_INTERVAL = 0.25
 """Shortest interval in seconds between samples."""
 LONGEST_INTERVAL = 60.0
 """Longest interval in seconds between samples."""
+DEFAULT_INTERVAL = 1.0
 IDENTIFY_SECONDS = 12.0
 """Seconds to wait for the UUIDs of all devices if a device is chosen by UUID or address. Eight
 devices without persistence mode need about this long, and a hung device never answers."""

@@ -11,6 +11,7 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from gputop.agent.times import DEFAULT_INTERVAL
 from gputop.commands.arguments import (
     chosen_processes,
     fail,
@@ -122,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     except (OSError, UnicodeError) as error:
         _fail_to_serve(address, error)
-    interval = arguments.interval or 1.0
+    interval = arguments.interval or DEFAULT_INTERVAL
     asked = StreamOptions(
         interval, gpm=arguments.gpm is not False, **source_of(arguments)
     )

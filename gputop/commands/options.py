@@ -12,7 +12,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.agent.times import (
+    DEFAULT_INTERVAL,
+    LONGEST_INTERVAL,
+    SHORTEST_INTERVAL,
+)
 from gputop.commands.arguments import Parser
 from gputop.stream.ssh import parse_command
 
@@ -129,7 +133,8 @@ def shared(groups: Collection[str], default: str | None = SUPPRESS) -> Parser:
             "-l",
             type=interval,
             metavar="S",
-            help="seconds between samples (0.25 to 60, default 1)",
+            help=f"seconds between samples ({SHORTEST_INTERVAL:g} to {LONGEST_INTERVAL:g}, "
+            f"default {DEFAULT_INTERVAL:g})",
         )
     if "gpm" in groups:
         shown.add_argument(

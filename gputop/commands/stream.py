@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from gputop.agent.times import DEFAULT_INTERVAL
 from gputop.commands.arguments import (
     chosen_processes,
     fail,
@@ -204,7 +205,7 @@ def _live(
     end_with_parent()
     shows_gpm = csv is None or csv.needs_gpm
     options = StreamOptions(
-        1.0 if arguments.interval is None else arguments.interval,
+        arguments.interval or DEFAULT_INTERVAL,
         count=arguments.count,
         **source_of(arguments),
         gpm=shows_gpm and arguments.gpm is not False,

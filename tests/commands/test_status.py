@@ -39,6 +39,10 @@ def test_a_driver_problem_is_said_on_standard_error(ran: Ran) -> None:
     status, out, err = ran([Snapshot(no_driver(), sample(0))], "status", "--json")
     assert json.loads(out)["inventory"]["problem"]["what"] == NO_DRIVER.what
     assert (status, err) == (3, f"gputop: error: {NO_DRIVER}\n")
+    _, out, _ = ran([Snapshot(no_driver(), sample(0))], "status")
+    assert NO_DRIVER.what not in out
+    _, out, _ = ran([Snapshot(no_driver(), sample(0)), KeyboardInterrupt()], "status", "--watch")
+    assert NO_DRIVER.what in out
 
 
 def test_a_list_is_of_gpus_and_instances_only(ran: Ran) -> None:
@@ -70,6 +74,19 @@ def test_an_order_or_a_number_of_processes_shows_their_table(
     status, out, _ = ran([Snapshot(inventory(1), sample(1, processes))], "status", *arguments)
     assert status == 0
     assert [line.split()[1] for line in out.split("\n\n")[1].splitlines()] == ["PID", *pids]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["--user", "ada,bob"], ["processes of ada, bob"]),
+        (["--compute", "--pid", "7"], ["compute processes 7"]),
+        ([], []),
+    ],
+)
+def test_the_chosen_processes_are_named(ran: Ran, arguments: list[str], shown: list[str]) -> None:
+    _, out, _ = ran([ONE], "status", *arguments)
+    assert [part for part in out.splitlines()[0].split(" · ") if "processes" in part] == shown
 
 
 def test_a_sampler_that_fails_is_said_in_one_inert_line(ran: Ran) -> None:
@@ -117,7 +134,7 @@ def test_profiling_counters_are_sampled_for_who_looks_at_them(
 ) -> None:
     prepared = Prepared(ONE)
     assert ran(prepared, "status", *arguments)[0] == 0
-    assert prepared.asked["gpm"] is gpm
+    assert prepared.asked == {"interval": 0.5, "gpm": gpm}
 
 
 def test_watching_into_a_pipe_appends(ran: Ran) -> None:

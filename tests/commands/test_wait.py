@@ -10,15 +10,16 @@ import pytest
 from gputop import cli
 from gputop.console import COULD_NOT_RUN, FINE, USAGE
 from gputop.stream.child import Snapshot
-from tests.commands.conftest import STOPPED, Ran
+from tests.commands.conftest import STOPPED, Prepared, Ran
 from tests.health.histories import watched
 from tests.health.test_waiting import BUSY, IDLE
 from tests.streams import NO_DRIVER, no_driver
 
 
 def test_the_condition_that_is_met_is_printed(ran: Ran) -> None:
-    found = [STOPPED, *watched(BUSY, IDLE)]
-    status, out, err = ran(found, "wait", "--until", "idle")
+    prepared = Prepared(STOPPED, *watched(BUSY, IDLE))
+    status, out, err = ran(prepared, "wait", "--until", "idle")
+    assert prepared.asked["interval"] == 1.0
     assert (status, out) == (FINE, "GPU 1 is idle: 2 % busy\n")
     assert err.startswith("gputop: The sampler stopped: ")
 

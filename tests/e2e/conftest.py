@@ -1,7 +1,5 @@
 """Hosts that a real `sshd` runs."""
 
-from __future__ import annotations
-
 import os
 import time
 import uuid

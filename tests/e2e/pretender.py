@@ -1,7 +1,5 @@
 """A worker that does no work, begins with the others, and is told by the device what it reaches."""
 
-from __future__ import annotations
-
 WORKER = """
 import json, os, select, sys, time
 asked = json.loads(sys.stdin.readline())

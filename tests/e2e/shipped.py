@@ -1,11 +1,10 @@
 """The shipped command in a real terminal, keys as a user presses them, and children of the test."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 
 from gputop.stream.launch import module_command
@@ -19,10 +18,8 @@ SOON = PATIENCE_SECONDS
 
 UP, DOWN, RIGHT, LEFT = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D"
 PAGE_UP, PAGE_DOWN, HOME, END = "\x1b[5~", "\x1b[6~", "\x1b[H", "\x1b[F"
-F5, F9 = "\x1b[15~", "\x1b[20~"
+F9 = "\x1b[20~"
 ESCAPE, ENTER, TAB = "\x1b", "\r", "\t"
-ESCAPE_WHOLE = "\x1b[27u"
-"""Escape as Kitty's protocol has it: the next key cannot make Alt of it."""
 MARK = "▌"
 """In front of what is selected."""
 
@@ -46,21 +43,15 @@ def run(*arguments: object, env: Mapping[str, str] = NO_DRIVER) -> subprocess.Co
     )
 
 
-def click(terminal: Terminal, column: int, row: int) -> None:
-    """The left button, down and up, on a cell; in SGR mode they are counted from 1."""
-    at = f"{column + 1};{row + 1}"
-    terminal.send(f"\x1b[<0;{at}M\x1b[<0;{at}m")
-
-
-def selected(terminal: Terminal) -> str:
-    """The last row that is marked as selected: on the monitor that of the processes."""
-    return next((row for row in reversed(terminal.text.splitlines()) if row[:1] == MARK), "")
-
-
-def leave(terminal: Terminal) -> None:
-    """By its key, and not as a test ends: what it still writes is written."""
-    terminal.send("q")
-    assert terminal.wait() == 0
+def fill_terminal(terminal: Terminal) -> None:
+    """Have it draw, and read nothing, until the terminal takes no more."""
+    deadline, still, before = time.monotonic() + 3 * SOON, 0, -1
+    while still < 6:
+        assert time.monotonic() < deadline, "the terminal takes everything"
+        terminal.send("21")
+        time.sleep(0.1)  # nothing is read that could be waited for
+        now = terminal.waiting_bytes
+        still, before = (still + 1 if now == before > 0 else 0), now
 
 
 def see(terminal: Terminal, *texts: str, without: tuple[str, ...] = ()) -> None:
@@ -80,20 +71,16 @@ def device(number: int, **changes: object) -> FakeDevice:
 
 
 @contextlib.contextmanager
-def child(name: str, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A process called so that runs until it gets a signal, or the test is over."""
-    cat = shutil.which("cat")
-    assert cat is not None
-    arguments = [name, "-"]
-    with subprocess.Popen(arguments, executable=cat, stdin=subprocess.PIPE, env=env) as process:
-        yield process
-
-
-@contextlib.contextmanager
 def children(*names: str) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """Several of them, by name."""
+    """Processes called so that run until they get a signal, or the test is over."""
+    cat = shutil.which("cat")
     with contextlib.ExitStack() as stack:
-        yield {name: stack.enter_context(child(name)) for name in names}
+        yield {
+            name: stack.enter_context(
+                subprocess.Popen([name, "-"], executable=cat, stdin=subprocess.PIPE)
+            )
+            for name in names
+        }
 
 
 def held_by(

@@ -1,16 +1,11 @@
 """A slow line to a port of this machine: a relay with a bandwidth, a latency and no buffer."""
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Self
+from typing import Self
 
 PIECE_BYTES = 512
 """Carried at once: at 20 kB/s this takes 26 ms."""

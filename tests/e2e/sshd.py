@@ -1,7 +1,5 @@
 """A real `sshd` on the loopback, run by the user of the tests, and an `ssh` that knows it."""
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import os
@@ -9,13 +7,10 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 SSH = shutil.which("ssh")

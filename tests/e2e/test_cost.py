@@ -1,18 +1,12 @@
 """What the shipped command costs, by counting: bytes of a tick, and questions to the driver."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.driver import FakeDriver
 from tests.e2e.shipped import dashboard, see
 from tests.perf.machine import Machine, Scene
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.driver import FakeDriver
 
 pytestmark = pytest.mark.driver
 

@@ -1,14 +1,9 @@
-"""How it ends with something in the way: a signal, a fault of its own."""
-
-from __future__ import annotations
+"""How it begins and ends with something in the way: a fault of its own, keys, a locale."""
 
 import sys
 
-from gputop.stream.launch import module_command
+from tests.e2e.shipped import NO_DRIVER, dashboard
 from tests.terminal import ALTERNATE_SCREEN, Terminal
-
-NO_DRIVER = {"LD_LIBRARY_PATH": ""}
-GPUTOP = [*module_command("gputop"), "--demo", "--interval", "0.25"]
 
 FAULTY = """
 import sys
@@ -39,7 +34,7 @@ def test_a_fault_of_its_own_ends_it_with_one_line() -> None:
 def test_lines_and_charts_are_drawn_whatever_the_locale_says() -> None:
     locale = {"LC_ALL": "", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     env = {**NO_DRIVER, **locale, "PYTHONIOENCODING": "latin-1"}
-    with Terminal(GPUTOP, env=env, columns=120, rows=40) as terminal:
+    with dashboard("--demo", env=env) as terminal:
         terminal.wait_for("7 H100")
         terminal.wait_for("━")
         assert b"\\u" not in terminal.raw
@@ -68,7 +63,7 @@ def test_ctrl_c_while_it_is_loading_ends_it_quietly() -> None:
 
 
 def test_keys_that_are_typed_while_it_is_loading_are_kept() -> None:
-    with Terminal(GPUTOP, env=NO_DRIVER) as terminal:
+    with dashboard("--demo") as terminal:
         terminal.send("2")
         terminal.wait_for("Press b")
         terminal.send("q")

@@ -1,7 +1,5 @@
 """The shipped exporter over the fake driver: what a scrape sees, and how it ends."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -9,7 +7,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +21,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.driver import FakeDevice, FakeDriver
-from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON
+from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON, run
 from tests.output.test_scrape import Certificate
 
 pytestmark = pytest.mark.driver
@@ -61,26 +58,22 @@ class Exporter:
             text=True,
         )
         self.errors: list[str] = []
-        self._said = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            with self._said:
-                self.errors.append(line)
-                self._said.notify_all()
+            self.errors.append(line)
 
     def says(self, text: str) -> str:
-        """Waits for a line with that text on standard error."""
+        """Wait for a line with that text on standard error, and return it."""
 
-        def there() -> list[str]:
+        def found() -> list[str]:
             return [line for line in self.errors if text in line]
 
-        with self._said:
-            assert self._said.wait_for(there, BOUND), self.errors
-        return there()[0]
+        until(found, BOUND, lambda: self.errors)
+        return found()[0]
 
     @property
     def url(self) -> str:
@@ -114,12 +107,8 @@ class Exporter:
     def up(self) -> bool:
         return self.value("gputop_up") == 1.0
 
-    def samplers(self) -> list[psutil.Process]:
-        """One, unless it is being started again."""
-        return psutil.Process(self.process.pid).children()
-
     def sampler(self) -> psutil.Process:
-        (child,) = self.samplers()
+        (child,) = psutil.Process(self.process.pid).children()
         return child
 
     def end(self, number: int) -> int:
@@ -128,9 +117,6 @@ class Exporter:
         return self.process.wait(ENDS)
 
     def close(self) -> None:
-        with contextlib.suppress(psutil.Error):
-            for child in self.samplers():
-                child.kill()  # one that a test has stopped would stay
         self.process.kill()
         self._reader.join()
         with self.process:
@@ -141,18 +127,7 @@ def exporting(
     *arguments: str, env: dict[str, str] | None = None
 ) -> contextlib.AbstractContextManager[Exporter]:
     """One that samples often."""
-    return serving("--interval", "0.25", *arguments, env=env)
-
-
-def serving(
-    *arguments: str, env: dict[str, str] | None = None
-) -> contextlib.AbstractContextManager[Exporter]:
-    return running(*GPUTOP, "exporter", *LISTEN, *arguments, env=env)
-
-
-def demo_fleet(gpus: int) -> contextlib.AbstractContextManager[Exporter]:
-    """The simulated fleet."""
-    return running(sys.executable, "-m", "tests.demo_fleet", str(gpus), *LISTEN)
+    return running(*GPUTOP, "exporter", *LISTEN, "--interval", "0.25", *arguments, env=env)
 
 
 @contextlib.contextmanager
@@ -193,16 +168,9 @@ def test_where_there_is_no_driver_it_says_so_and_goes_on() -> None:
         assert len(exporter.errors) == 2
 
 
-def refused(*arguments: str, program: list[str] = GPUTOP) -> str:
+def refused(*arguments: str) -> str:
     """The line that the exporter ends with, where it could not run."""
-    done = subprocess.run(
-        [*program, "exporter", *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=BOUND,
-    )
+    done = run("exporter", "--demo", *arguments)
     assert (done.returncode, done.stdout) == (3, "")
     (line,) = done.stderr.splitlines()
     return line
@@ -211,7 +179,7 @@ def refused(*arguments: str, program: list[str] = GPUTOP) -> str:
 def test_where_it_cannot_listen_it_says_why() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert refused("--demo", "--listen", address) == (
+        assert refused("--listen", address) == (
             f"gputop: error: cannot listen on {address}: Address already in use. "
             "Name another with --listen HOST:PORT."
         )
@@ -219,24 +187,14 @@ def test_where_it_cannot_listen_it_says_why() -> None:
     assert "it is not a name" in refused("--listen", f"{'a' * 70}:9835")
 
 
-def test_without_the_extra_it_says_what_to_install() -> None:
-    program = "import sys; sys.modules['prometheus_client'] = None; sys.argv[0] = 'gputop'\n"
-    program += "from gputop.cli import main; sys.exit(main())"
-    assert refused(program=[sys.executable, "-c", program]) == (
-        "gputop: error: prometheus_client is not installed. "
-        "Type `pip install '.[exporter]'` in a checkout of gputop."
-    )
-
-
-def test_tls_needs_files_that_can_be_used(tmp_path: Path) -> None:
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    key.write_text("no key")
-    for _ in range(2):  # a file that is missing, and one that is none
-        files = ("--certfile", str(cert), "--keyfile", str(key))
-        said = refused("--demo", "--listen", "127.0.0.1:0", *files)
-        begin = f"gputop: error: TLS cannot be used: Cannot load server certificate file '{cert}'"
-        assert said.startswith(begin)
-        cert.write_text("no certificate")
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_tls_needs_files_that_can_be_used(tmp_path: Path, content: str | None) -> None:
+    cert = tmp_path / "cert.pem"
+    if content is not None:
+        cert.write_text(content)
+    said = refused(*LISTEN, "--certfile", str(cert), "--keyfile", str(tmp_path / "key.pem"))
+    begin = f"gputop: error: TLS cannot be used: Cannot load server certificate file '{cert}'"
+    assert said.startswith(begin)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl on the PATH")
@@ -266,7 +224,6 @@ def test_tls(tmp_path: Path) -> None:
         assert code == 0
         assert "gputop_up" in text
         assert asked()[0] != 0
-        assert exporter.end(signal.SIGTERM) == 0
         assert len(exporter.errors) == 1
 
 

@@ -1,25 +1,20 @@
 """Several hosts in the shipped command: over a real `sshd`, and an `ssh` that goes nowhere."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.agent.snapshot import MachineState, Sample
 from gputop.schema.decode import decode
 from tests import fake_ssh, streams
+from tests.driver import FakeDriver
+from tests.e2e.conftest import Lab
 from tests.e2e.shipped import NO_DRIVER, SOON, dashboard, device, run, see
 from tests.fake_ssh import FakeSsh
-
-if TYPE_CHECKING:
-    from tests.driver import FakeDriver
-    from tests.e2e.conftest import Lab
-    from tests.terminal import Terminal
+from tests.terminal import Terminal
 
 LONG = 45.0
 """Seconds for an `ssh` with its pauses."""
@@ -79,19 +74,15 @@ def ssh(tmp_path: Path) -> FakeSsh:
     return FakeSsh(tmp_path)
 
 
-def watching(ssh: FakeSsh, *names: str, **changes: str) -> Terminal:
-    words = shlex.join(fake_ssh.stream(seconds=0.2))
-    arguments = [part for name in names for part in ("--host", name)]
-    env = {**NO_DRIVER, "PATH": ssh.path, **changes}
-    return dashboard(*arguments, "--remote-command", words, env=env)
+STREAM = ("--remote-command", shlex.join(fake_ssh.stream(seconds=0.2)))
 
 
 def test_leaving_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
     ssh.does("slow", fake_ssh.HANGING)
     ssh.does("secret", fake_ssh.NO_KEY)
     ssh.does("noisy", fake_ssh.NOISY)
-    names = ("a", "slow", "secret", "noisy")
-    with watching(ssh, *names) as terminal:
+    hosts = [part for name in ("a", "slow", "secret", "noisy") for part in ("--host", name)]
+    with dashboard(*hosts, *STREAM, env={**NO_DRIVER, "PATH": ssh.path}) as terminal:
         see(terminal, "noisy", "4 GPUs", "AWAY for")
         assert "Connecting" in row_of(terminal, "slow")
         terminal.send("1")  # the worst one
@@ -101,15 +92,15 @@ def test_leaving_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
         terminal.wait_until_gone(SOON)
 
 
-def asked(ssh: FakeSsh, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(*arguments, env={**NO_DRIVER, "PATH": ssh.path})
+def asked(ssh: FakeSsh, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command for a host that answers and one that does not."""
+    ssh.does("b", fake_ssh.REFUSED)
+    hosts = ("--host", "b", "--host", "a", *STREAM)
+    return run(command, *hosts, *arguments, env={**NO_DRIVER, "PATH": ssh.path})
 
 
 def test_the_status_of_several_hosts(ssh: FakeSsh) -> None:
-    ssh.does("b", fake_ssh.REFUSED)
-    words = shlex.join(fake_ssh.stream(seconds=0.2))
-    hosts = ("--host", "b", "--host", "a", "--remote-command", words)
-    done = asked(ssh, "status", *hosts)
+    done = asked(ssh, "status")
     heading, titles, *devices = done.stdout.splitlines()
     assert heading.startswith(f"a ({streams.inventory(2).hostname}) · ")
     assert titles.split()[:2] == ["GPU", "name"]
@@ -120,16 +111,13 @@ def test_the_status_of_several_hosts(ssh: FakeSsh) -> None:
 
 
 def test_the_stream_of_several_hosts(ssh: FakeSsh) -> None:
-    ssh.does("b", fake_ssh.REFUSED)
-    words = shlex.join(fake_ssh.stream(seconds=0.2))
-    hosts = ("--host", "a", "--host", "b", "--remote-command", words)
-    done = asked(ssh, "stream", *hosts, "--interval", "0.25", "--count", "2")
+    done = asked(ssh, "stream", "--interval", "0.25", "--count", "2")
     assert (done.returncode, done.stderr) == (0, "")
     last = decode(done.stdout.splitlines()[-1].encode())
     assert isinstance(last, Sample)
     assert [(machine.name, machine.state) for machine in last.machines] == [
-        ("a", MachineState.OK),
         ("b", MachineState.AWAY),
+        ("a", MachineState.OK),
     ]
     assert [readings.uuid for readings in last.devices] == [
         f"a/{device.uuid}" for device in streams.inventory(2).devices

@@ -3,8 +3,6 @@
 Stress tests and the exporter are only parsed: other tests run them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -13,57 +11,36 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.commands.parser import parse
-from tests.driver import FakeDevice
+from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.shipped import GIB
 from tests.fake_ssh import FakeSsh
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.driver import FakeDriver
-
-pytestmark = pytest.mark.driver
-
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("slow-training", "shared-server", "new-gpu")
-PARSED = ("bench", "exporter")
+PARSED = ("gputop bench", "gputop exporter")
 """Commands that take minutes, need torch, or do not end."""
-ENDLESS = "--output"
-PATIENCE = 120.0
 
 
-def commands() -> Iterator[tuple[str, str]]:
-    """Yield the page and the text of each command of gputop."""
-    for page in PAGES:
-        text = (DOCS / f"{page}.md").read_text()
-        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
-            for line in block.splitlines():
-                yield page, line
+def commands(page: str) -> list[str]:
+    """Return the lines of each command of gputop on a page."""
+    blocks = re.findall(r"```sh\n(.*?)```", (DOCS / f"{page}.md").read_text(), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
 
 
-COMMANDS = list(commands())
-
-
-def words_of(line: str) -> list[str]:
-    return shlex.split(line)[1:]
-
-
-def is_parsed(line: str) -> bool:
-    words = words_of(line)
-    return bool(words) and words[0] in PARSED
-
-
-@pytest.mark.parametrize("line", [line for _, line in COMMANDS if is_parsed(line)])
-def test_a_long_command_of_a_page_is_accepted(line: str) -> None:
-    assert parse(words_of(line)).command == words_of(line)[0]
+@pytest.mark.parametrize("page", PAGES)
+def test_the_long_commands_of_a_page_are_accepted(page: str) -> None:
+    for line in commands(page):
+        if line.startswith(PARSED):
+            words = shlex.split(line)[1:]
+            assert parse(words).command == words[0]
 
 
 @pytest.mark.slow
+@pytest.mark.driver
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_run_one_after_the_other(
     page: str, driver: FakeDriver, tmp_path: Path
@@ -72,7 +49,6 @@ def test_the_commands_of_a_page_run_one_after_the_other(
         FakeDevice(gpu_utilization_percent=0, memory_used_bytes=GIB),
         FakeDevice(gpu_utilization_percent=97, memory_used_bytes=70 * GIB),
     )
-    ssh = FakeSsh(tmp_path)
     gputop = tmp_path / "gputop"
     gputop.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m gputop "$@"\n')
     gputop.chmod(0o755)
@@ -80,12 +56,12 @@ def test_the_commands_of_a_page_run_one_after_the_other(
     environment = {
         **os.environ,
         **driver.environment(),
-        "PATH": f"{ssh.path}:{os.environ['PATH']}",
+        "PATH": f"{FakeSsh(tmp_path).path}:{os.environ['PATH']}",
         "USER": "root",
         "PYTHONPATH": str(DOCS.parent),
     }
-    for where, line in COMMANDS:
-        if where == page and not is_parsed(line):
+    for line in commands(page):
+        if not line.startswith(PARSED):
             status, text = run(line, tmp_path, environment)
             assert "gputop: error" not in text, text
             assert "usage" not in text, text
@@ -103,10 +79,10 @@ def run(line: str, folder: Path, environment: dict[str, str]) -> tuple[int, str]
         text=True,
         start_new_session=True,
     ) as process:
-        if ENDLESS in line:
-            file = folder / words_of(line)[words_of(line).index(ENDLESS) + 1]
+        if output := re.search(r"--output (\S+)", line):
+            file = folder / output[1]
             while process.poll() is None and not (file.exists() and file.stat().st_size):
                 time.sleep(0.05)
             os.killpg(process.pid, signal.SIGINT)
-        output, _ = process.communicate(timeout=PATIENCE)
-    return process.returncode, output
+        text, _ = process.communicate(timeout=120)
+    return process.returncode, text

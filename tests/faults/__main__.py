@@ -1,7 +1,5 @@
 """Writes the page that lists the scenarios: `python -m tests.faults`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.faults import machines, terminals, texts

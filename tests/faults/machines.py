@@ -1,25 +1,17 @@
 """Faults of the driver, of single devices, of their readings, and of the sampler."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from gputop.agent.linux.driver_files import inspect_system
+from gputop.agent.linux.driver_files import System, inspect_system
 from gputop.agent.nvml import diagnosis
+from gputop.agent.problem import Problem
 from tests.driver import DRIVER_NOT_LOADED, GPU_IS_LOST, VERSION_MISMATCH, FakeDevice, FakeInstance
-from tests.e2e.shipped import DOWN, ENTER, ESCAPE, GIB
-from tests.faults.scenario import KEYS, NO_ZERO, WELL, Deed, Key, Scenario, hides, shows, three
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gputop.agent.linux.driver_files import System
-    from gputop.agent.problem import Problem
-    from tests.faults.stage import Stage
+from tests.e2e.shipped import GIB
+from tests.faults.scenario import NO_ZERO, WELL, Deed, Scenario, Stage, three
 
 BACK = ("44 %", "48°C")
 """What the device 1 has."""
@@ -179,97 +171,17 @@ DEVICES = (
     ),
 )
 
-# Readings.
-
-BITS_32, BITS_64 = (1 << 32) - 1, (1 << 64) - 1
-"""What NVML says instead of a number that there is none of."""
-ABSURD = (
-    r"429496|214748|1844674|922337",  # all bits but for the sign, or with it
-    r"\b\d{4,}(\.\d+)? (W|°C|%|GiB|TiB)",
-    r"\bTiB/s",
-    r"(?<![\w<])(?<!slowdown )(?<!shutdown )-\d",  # margins (T.Limit) may be below zero
-)
-"""What no number on the screen begins or looks like."""
-SENTINELS: dict[str, object] = {
-    "power_milliwatts": BITS_32,
-    "power_limit_milliwatts": BITS_32,
-    "power_limit_enforced_milliwatts": BITS_32,
-    "temperature_celsius": BITS_32,
-    "gpu_utilization_percent": BITS_32,
-    "memory_utilization_percent": BITS_32,
-    "encoder_utilization_percent": BITS_32,
-    "decoder_utilization_percent": 101,
-    "memory_used_bytes": BITS_64,
-    "memory_reserved_bytes": BITS_64,
-    "bar1_used_bytes": BITS_64,
-    "sm_clock_mhz": BITS_32,
-    "memory_clock_mhz": (1 << 31) - 1,
-    "video_clock_mhz": BITS_32,
-    "fan_percent": BITS_32,
-    "fans": 2,
-    "performance_state": 32,
-    "pcie_generation": BITS_32,
-    "pcie_width": (1 << 31) - 1,
-    "energy_millijoules": BITS_64,
-    "values": {
-        **{f"field.{n}": BITS_64 for n in (3, 4, 5, 6, 83, 94, 142, 143, 197, 198, 230, 269)},
-        "field.82": (1 << 31) - 1,
-        "field.185": BITS_32,
-        "field.186": (1 << 31) - 1,
-        "field.91": BITS_32,
-        "pcie_throughput_kib.0": BITS_32,
-        "pcie_throughput_kib.1": (1 << 31) - 1,
-    },
-}
-
-
-def as_at_first(stage: Stage) -> None:
-    zero = stage.driver.devices[0]
-    stage.driver.write(zero, *three(zero.processes[0].pid)[1:])
-
-
-READINGS = (
-    Scenario(
-        name="sentinels instead of numbers",
-        fault=change(**SENTINELS),
-        says=("1 Test 1", "≥626 W"),
-        silent=("44 %", "48°C", "313 of"),
-        never=(*ABSURD, r"\b0 of \d+ W", r"\b0\.0 of", r"\b0 MHz"),
-        keys=(
-            *KEYS,
-            Key(DOWN, shows("▌1 Test 1"), "the second device is selected"),
-            Key(ENTER, shows("memory clock  – of 2619 MHz the driver failed"), "says why"),
-            Key(ESCAPE, hides("Power and temperature"), "the monitor again"),
-        ),
-        mend=as_at_first,
-        then=("44 %", "48°C", "939 W"),
-    ),
-    Scenario(
-        name="the clock goes back an hour",
-        pretends=True,
-        fault=lambda stage: stage.pretended.set_clock(-3_600),
-        says=("0 Test 0", "44 %"),
-        never=(*ABSURD, r"\d:\d\d:\d\d ?of", r"\blast \d+:", "No data", "NOT RESPONDING"),
-        keys=(
-            *KEYS,
-            Key(ENTER, shows("last ", " min"), "the page, whose charts are as long as ever"),
-            Key(ESCAPE, hides("Power and temperature"), "the monitor again"),
-        ),
-        mend=lambda stage: stage.pretended.set_clock(0),
-        then=("0 Test 0", "44 %"),
-    ),
-)
-
 
 def stop_sampler(stage: Stage) -> None:
-    stage.memory["pid"] = stage.pid_of("gputop stream")
-    os.kill(stage.memory["pid"], signal.SIGSTOP)
+    stage.stopped = stage.terminal.pid_of("gputop stream") or 0
+    assert stage.stopped
+    os.kill(stage.stopped, signal.SIGSTOP)
 
 
 def continue_sampler(stage: Stage) -> None:
     """Continue it, unless it was ended for its silence."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(stage.memory["pid"], signal.SIGCONT)
+        os.kill(stage.stopped, signal.SIGCONT)
 
 
 SAMPLER = Scenario(
@@ -281,4 +193,4 @@ SAMPLER = Scenario(
     then=("44 %",),
     then_silent=("No data for ",),
 )
-SCENARIOS = (*DRIVER, *DEVICES, *READINGS, SAMPLER)
+SCENARIOS = (*DRIVER, *DEVICES, SAMPLER)

@@ -1,9 +1,7 @@
 /*
  * For LD_PRELOAD: lets a program and its children see another machine than this one. The environment
- * variable PRETEND names a folder, looked at on every call, so that a test changes it at any time:
+ * variable PRETEND names a folder, looked at on every call:
  *
- *   clock                seconds by which the time of day, and that of the boot, is ahead of this
- *                        machine's
  *   hostname             what this machine is called
  *   user.1000            the name of the user of that number
  *   proc/4242/...        where there is such a folder, it is all that there is of /proc/4242
@@ -12,17 +10,13 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PATH_SIZE = 4096 };
@@ -42,15 +36,6 @@ static long content(const char *name, char *out, size_t size)
     close(file);
     out[length < 0 ? 0 : length] = '\0';
     return length;
-}
-
-int clock_gettime(clockid_t clock, struct timespec *out)
-{
-    char text[32];
-    int failed = (int)syscall(SYS_clock_gettime, clock, out);
-    if (!failed && clock == CLOCK_REALTIME && content("clock", text, sizeof text) > 0)
-        out->tv_sec += atol(text);
-    return failed;
 }
 
 int gethostname(char *out, size_t size)
@@ -79,28 +64,6 @@ int getpwuid_r(uid_t uid, struct passwd *out, char *room, size_t size, struct pa
     return really(uid, out, room, size, found);
 }
 
-/* As the kernel has it after the clock was set: it was started so much later. */
-static int stat_with_clock(long seconds)
-{
-    static char before[1 << 20], after[sizeof before + 32];
-    int real = (int)syscall(SYS_openat, AT_FDCWD, "/proc/stat", O_RDONLY | O_CLOEXEC);
-    long length = 0, got;
-    while ((got = read(real, before + length, sizeof before - 1 - (size_t)length)) > 0)
-        length += got;
-    close(real);
-    before[length] = '\0';
-    char *line = strstr(before, "\nbtime "), *rest = line ? strchr(line + 1, '\n') : NULL;
-    if (!rest)
-        return -1;
-    long boot = atol(line + 7) + seconds;
-    *line = '\0';
-    snprintf(after, sizeof after, "%s\nbtime %ld%s", before, boot, rest);
-    int file = memfd_create("stat", MFD_CLOEXEC);
-    if (write(file, after, strlen(after)) < 0 || lseek(file, 0, SEEK_SET) < 0)
-        return -1;
-    return file;
-}
-
 /* Where a file is really; `room` has its path then. */
 static const char *place(const char *path, char *room)
 {
@@ -124,8 +87,6 @@ static const char *place(const char *path, char *room)
         va_start(arguments, flags);                                                                \
         int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, int) : 0;                     \
         va_end(arguments);                                                                         \
-        if (!strcmp(path, "/proc/stat") && content("clock", room, sizeof room) > 0)                \
-            return stat_with_clock(atol(room));                                                    \
         return (int)syscall(SYS_openat, AT_FDCWD, place(path, room), flags, mode);                 \
     }
 

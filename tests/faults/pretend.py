@@ -1,6 +1,4 @@
-"""Another machine than this one, as gputop sees it: its clock, name, users and processes."""
-
-from __future__ import annotations
+"""Another machine than this one, as gputop sees it: its name, users and processes."""
 
 import hashlib
 import os
@@ -22,44 +20,29 @@ class Pretended:
         self.environment = {"LD_PRELOAD": str(library), "PRETEND": str(folder)}
 
     def write(self, name: str, content: bytes) -> None:
-        """A file of the folder, at once."""
+        """A file of the folder."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f"{path.name}.new")
-        new.write_bytes(content)
-        new.replace(path)
-
-    def set_clock(self, seconds: int) -> None:
-        """Sets the time of day so far ahead of this machine's."""
-        self.write("clock", b"%d" % seconds)
+        path.write_bytes(content)
 
     def add(
         self,
         pid: int,
         command: bytes,
-        *,
-        uid: int = 4242,
-        start: int = 500,
-        cgroup: bytes = b"0::/user.slice\n",
+        uid: int,
+        cgroup: bytes,
         environment: bytes = b"",
     ) -> None:
-        """A process, or at once another one with the pid of one that was added."""
-        final = self.folder / "proc" / str(pid)
-        number = sum(1 for _ in self.folder.iterdir())
+        """A process."""
         for name, content in {
-            "stat": stat_line(pid, start=start, pages=2_000),
+            "stat": stat_line(pid, start=500, pages=2_000),
             "cmdline": command,
             "cgroup": cgroup,
             "environ": environment,
             f"task/{pid}/children": b"",
             "status": b"Name:\tx\nUid:\t%d\t9\t9\t9\nGid:\t0\n" % uid,
         }.items():
-            self.write(f"made.{number}/{name}", content)
-        # A link is replaced at once, as a folder is not.
-        final.parent.mkdir(exist_ok=True)
-        link = final.with_suffix(".new")
-        link.symlink_to(self.folder / f"made.{number}")
-        link.replace(final)
+            self.write(f"proc/{pid}/{name}", content)
 
 
 def pretended(folder: Path, near: Path) -> Pretended:

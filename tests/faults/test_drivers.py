@@ -1,31 +1,19 @@
 """Drivers older than functions that gputop calls: each reading that is left is the same."""
 
-from __future__ import annotations
-
 import json
 import os
-import re
-import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gputop.agent.device import GPM_READINGS
-from gputop.agent.linux.driver_files import inspect_system
-from gputop.agent.nvml import diagnosis
-from gputop.console import COULD_NOT_RUN, FAULT
-from tests.driver import DRIVER_NOT_LOADED, UNKNOWN, FakeDriver
-from tests.e2e.shipped import GPUTOP
+from tests.driver import FakeDevice, FakeDriver
+from tests.e2e.shipped import run
 from tests.faults.scenario import three
-from tests.faults.test_commands import written
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.driver import FakeDevice
 
 pytestmark = pytest.mark.driver
 
@@ -65,17 +53,16 @@ FIELDS_END = {"535.183.06": 197, "470.256.02": 161}
 """The first field that each does not have: `NVML_FI_MAX` in those headers."""
 
 
-def older(version: str) -> Callable[[int], tuple[FakeDevice, ...]]:
+def older(version: str) -> tuple[FakeDevice, ...]:
     """Devices as such a driver has them."""
-    end = FIELDS_END[version]
 
     def known(key: str) -> bool:
         kind, _, number = key.partition(".")
-        return kind != "field" or int(number.partition(".")[0]) < end
+        return kind != "field" or int(number.partition(".")[0]) < FIELDS_END[version]
 
-    return lambda pid: tuple(
+    return tuple(
         replace(each, values={key: n for key, n in each.values.items() if known(key)})
-        for each in three(pid)
+        for each in three(os.getpid())
     )
 
 
@@ -98,13 +85,7 @@ MISSING = {
 
 def read(driver: FakeDriver) -> tuple[dict[str, Any], dict[str, Any]]:
     """The inventory and the last of some samples of the shipped command."""
-    done = subprocess.run(
-        [*GPUTOP, "stream", "--interval", "0.5", "--count", "5"],
-        env={**os.environ, **driver.environment()},
-        capture_output=True,
-        check=True,
-        timeout=30,
-    )
+    done = run("stream", "--interval", "0.5", "--count", "5", env=driver.environment())
     records = [json.loads(line) for line in done.stdout.splitlines()]
     inventories = [record for record in records if record["type"] == "inventory"]
     return inventories[-1], records[-1]
@@ -113,16 +94,15 @@ def read(driver: FakeDriver) -> tuple[dict[str, Any], dict[str, Any]]:
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("version", LACKING)
 def test_what_an_old_driver_has_is_read_and_the_rest_has_its_reason(
-    version: str, build_driver: Callable[..., Path], tmp_path: Path
+    version: str, driver: FakeDriver, build_driver: Callable[..., Path], tmp_path: Path
 ) -> None:
-    (tmp_path / "new").mkdir()
-    (tmp_path / "old").mkdir()
-    new = FakeDriver(tmp_path / "new", build_driver())
-    old = FakeDriver(tmp_path / "old", build_driver(*LACKING[version]))
-    new.write(*three(os.getpid()))
-    old.write(*older(version)(os.getpid()), driver_version=version)
+    folder = tmp_path / "old"
+    folder.mkdir()
+    old = FakeDriver(folder, build_driver(*LACKING[version]))
+    driver.write(*three(os.getpid()))
+    old.write(*older(version), driver_version=version)
     with ThreadPoolExecutor() as both:
-        (_, today), (inventory, then) = both.map(read, (new, old))
+        (_, today), (inventory, then) = both.map(read, (driver, old))
     assert inventory["driver_version"] == version
     missing = MISSING[version]
     for now, before in zip(today["devices"], then["devices"], strict=True):
@@ -144,52 +124,3 @@ def test_what_an_old_driver_has_is_read_and_the_rest_has_its_reason(
     for now, before in zip(today["processes"], then["processes"], strict=True):
         same = ("pid", "memory_used_bytes", "sm_utilization_percent", "command", "kind")
         assert {n: before[n] for n in same} == {n: now[n] for n in same}
-
-
-def fail(driver: FakeDriver, *, version: int = 0) -> None:
-    """Lets every call on the devices fail, and the driver say that of itself, if anything."""
-    fails = {"nvmlSystemGetDriverVersion": version} if version else {}
-    driver.write(*(replace(each, code=UNKNOWN) for each in three(os.getpid())), fail=fails)
-
-
-COMMANDS = {
-    "status": ["status"],
-    "status as JSON": ["status", "--json"],
-    "pick": ["pick"],
-    "doctor": ["doctor"],
-    "bench": ["bench", "--device", "0", "--seconds", "1"],
-}
-
-
-@pytest.mark.daily(2)
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize(
-    ("version", "says"),
-    [
-        (DRIVER_NOT_LOADED, diagnosis.not_loaded(inspect_system()).what),
-        (UNKNOWN, "NVML does not work"),
-    ],
-    ids=["not loaded", "unknown"],
-)
-def test_a_command_says_that_the_driver_is_gone(
-    driver: FakeDriver, version: int, says: str, command: str
-) -> None:
-    """Its devices are listed, and nvmlInit works: every other call fails."""
-    fail(driver, version=version)
-    done = written(*COMMANDS[command], env=driver.environment())
-    assert says in done.stdout + done.stderr
-    assert "GPU-0000" not in done.stdout
-    assert done.returncode == (FAULT if command == "doctor" else COULD_NOT_RUN)
-
-
-@pytest.mark.daily(1)
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_says_that_a_device_fails_every_call(driver: FakeDriver, command: str) -> None:
-    fail(driver)
-    done = written(*COMMANDS[command], env=driver.environment())
-    text = done.stdout + done.stderr
-    assert re.search("not.responding", text, re.IGNORECASE), text
-    if command == "status as JSON":
-        devices = json.loads(done.stdout)["sample"]["devices"]
-        assert [device["state"] for device in devices] == ["not_responding"] * 3
-        assert {device["absent"]["power_watts"] for device in devices} == {"error"}

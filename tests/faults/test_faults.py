@@ -1,19 +1,12 @@
 """Every scenario: named, keys answered, nothing wrong shown, nothing left. A few run every time."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.driver import FakeDriver
 from tests.faults.__main__ import PAGE, SCENARIOS, page
-from tests.faults.stage import Stage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.driver import FakeDriver
-    from tests.faults.scenario import Scenario
+from tests.faults.scenario import Scenario, Stage
 
 pytestmark = pytest.mark.driver
 

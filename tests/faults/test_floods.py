@@ -1,17 +1,14 @@
 """More than anybody needs: hosts, workers and recordings that never end or are far too large."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses
 import gzip
 import json
-import os
 import shlex
-import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +18,6 @@ from gputop.agent.problem import Problem
 from gputop.agent.snapshot import EVENTS, Event, Host, Machine, Process, ProcessKind, Record, Sample
 from gputop.bench.cluster.messages import Ended, Output
 from gputop.bench.cluster.run import WORKER_LINES, LentGpu
-from gputop.bench.events import Event as WorkerEvent
 from gputop.bench.events import Failed, Progress
 from gputop.bench.plan.request import Request
 from gputop.health.causes import find_causes, title_of
@@ -34,15 +30,9 @@ from gputop.stream.ssh import explain_absence
 from gputop.ui.telemetry import Telemetry
 from tests import recordings, streams
 from tests.bench.workers import CPU, fake_interpreter
-from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON, dashboard, see
+from tests.e2e.shipped import NO_DRIVER, SOON, dashboard, see
 from tests.fake_ssh import FakeSsh
 from tests.sessions import Session
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from tests.terminal import Terminal
 
 BOUND = 60.0
 """Seconds after which something that a test waits for counts as hung."""
@@ -51,74 +41,17 @@ NOW = streams.NOW
 BEGIN: list[Record] = [streams.inventory(2), streams.sample(2)]
 
 
-# Turns of the event loop.
-
-
-class Turns:
-    """How often everything else could have had its turn."""
-
-    count = seen = 0
-    starved = 0
-    """Things that came without a turn since the one before."""
-
-    def came(self) -> None:
-        """Notes that something came."""
-        self.starved += self.count == self.seen
-        self.seen = self.count
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._go_on())
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _go_on(self) -> None:
-        while True:
-            self.count += 1
-            await asyncio.sleep(0)
-
-
-@contextlib.asynccontextmanager
-async def child(program: str) -> AsyncIterator[StreamChild]:
-    made = StreamChild([sys.executable, "-c", f"import os, sys\n{program}"], 1.0)
-    try:
-        async with asyncio.timeout(BOUND):
-            yield made
-    finally:
-        await made.close()
-
-
-async def first(stream: StreamChild, number: int) -> list[Record | Interruption]:
+async def test_a_child_that_writes_nothing_readable_is_ended() -> None:
+    program = "import os\nwhile True: os.write(1, b'{}\\n' * 1000)"
+    flooding = StreamChild([sys.executable, "-c", program], 1.0)
     received: list[Record | Interruption] = []
-    async with contextlib.aclosing(stream.records()) as records:
+    async with asyncio.timeout(BOUND), contextlib.aclosing(flooding.records()) as records:
         async for record in records:
             received.append(record)
-            if len(received) == number:
+            if len(received) == UNREADABLE_LINES:
                 break
-    return received
-
-
-@pytest.mark.daily(1)
-@pytest.mark.parametrize("line", [TINY, "{}"], ids=["samples", "objects"])
-async def test_keys_have_their_turn_between_the_lines_of_a_host(line: str) -> None:
-    """Lines that are there already do not have to be waited for: nothing else could run."""
-    program = f"while True: os.write(1, {(line + chr(10)).encode()!r} * 1000)"
-    async with (
-        child(program) as flooding,
-        Turns() as turns,
-        contextlib.aclosing(flooding.records()) as records,
-    ):
-        for _ in range(500):
-            await anext(records)
-            turns.came()
-    assert turns.starved == 0
-
-
-async def test_a_child_that_writes_nothing_readable_is_ended() -> None:
-    async with child("while True: os.write(1, b'{}\\n' * 1000)") as flooding:
-        *left_out, last = await first(flooding, UNREADABLE_LINES)
+    await flooding.close()
+    *left_out, last = received
     assert all(isinstance(each, Interruption) and each.left_out for each in left_out)
     assert isinstance(last, Interruption)
     assert not last.left_out
@@ -133,25 +66,16 @@ async def test_a_child_that_writes_nothing_readable_is_ended() -> None:
     assert said.endswith("`ssh gpu-1` may say more")
 
 
-async def test_keys_have_their_turn_between_the_events_of_a_worker(tmp_path: Path) -> None:
+async def test_a_worker_that_sends_too_much_is_ended(tmp_path: Path) -> None:
     hello = {"event": "hello", "python": "3", "torch_version": "9", "device_name": "a CPU"}
     window = {"event": "sample", "elapsed_seconds": 1, "window_seconds": 1, "iterations": 1}
     lines = [hello | {"threads": 1, "pid": 1}, *[window | {"tflops": 1}] * 5000]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     body = f"import os, sys\nos.write(1, {text.encode()!r})\nsys.stdin.read()\n"
     session = Session(Request(CPU, "float32", 256, 1.0, fake_interpreter(tmp_path, body)))
-    events: list[WorkerEvent] = []
-    async with (
-        asyncio.timeout(BOUND),
-        Turns() as turns,
-        contextlib.aclosing(session.events()) as said,
-    ):
-        async for event in said:
-            events.append(event)
-            if isinstance(event, Progress):
-                turns.came()
+    async with asyncio.timeout(BOUND):
+        events = [event async for event in session.events()]
     assert sum(isinstance(event, Progress) for event in events) >= 900
-    assert turns.starved == 0
     assert isinstance(events[-1], Failed)
     assert str(events[-1].problem) == (
         "The stress test's worker sends too much: more than 200 events a second. "
@@ -223,25 +147,19 @@ def test_long_texts_are_refused() -> None:
         decode(to_line(streams.inventory(hostname=f"{longest}x")))
 
 
-def machine(*records: Record | Interruption) -> MachineStream:
-    made = MachineStream("far", 0.0)
-    for record in records:
-        made.add_record(record, 1.0, NOW)
-    return made
-
-
 PROBLEM = Problem("Not everything is shown", "it sends 2,000 devices", "Check what runs there")
 UNREAD = Problem("A line of the stream cannot be read", "hostname: longer", "It was left out")
 
 
 @pytest.mark.parametrize("before", [0, 1, 2])
 def test_a_host_whose_lines_cannot_be_read_says_so_after_a_while(before: int) -> None:
-    records = BEGIN[:before]
-    made = machine(*records, Interruption(UNREAD, left_out=True))
+    made = MachineStream("far", 0.0)
+    for record in (*BEGIN[:before], Interruption(UNREAD, left_out=True)):
+        made.add_record(record, 1.0, NOW)
     assert made.machine(2.0).problem is None  # what a shell prints at the start is no problem
     assert made.machine(9.0).problem == UNREAD
-    made.add_record(streams.inventory(2), 9.0, NOW)
-    made.add_record(streams.sample(2), 9.0, NOW)
+    for record in BEGIN:
+        made.add_record(record, 9.0, NOW)
     assert made.machine(20.0).problem is None
 
 
@@ -259,17 +177,6 @@ def test_the_dashboard_of_one_machine_names_what_was_left_out() -> None:
 # Recordings.
 
 
-def written(path: Path, *parts: bytes) -> Path:
-    """A recording of an inventory and three samples, and then that."""
-    samples = [dataclasses.replace(streams.sample(1), time=NOW + n) for n in range(3)]
-    records: list[Record] = [streams.inventory(1), *samples]
-    good = "".join(f"{to_line(each)}\n" for each in records).encode()
-    with gzip.open(path, "wb") if path.suffix == ".gz" else path.open("wb") as file:
-        for part in (good, *parts):
-            file.write(part)
-    return path
-
-
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 @pytest.mark.parametrize(
     "flood",
@@ -279,66 +186,40 @@ def written(path: Path, *parts: bytes) -> Path:
 def test_a_recording_is_not_read_on_where_nothing_is_in_it(
     tmp_path: Path, name: str, flood: bytes
 ) -> None:
-    recording = recordings.scanned(written(tmp_path / name, flood, TINY.encode()))
+    path = recordings.make(tmp_path / name, 3)
+    with gzip.open(path, "ab") if path.suffix == ".gz" else path.open("ab") as file:
+        file.write(flood + TINY.encode())
+    recording = recordings.scanned(path)
     assert len([*recording.records()]) == 4
     assert (len(recording.positions), recording.is_scanned) == (3, True)
     assert recording.ending is not None
     assert recording.ending.startswith("damaged at line 5; ")
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "/dev/urandom", "/dev/stdin", "pipe"])
-def test_what_never_ends_is_refused(tmp_path: Path, path: str) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with subprocess.Popen(["/usr/bin/yes", "{}"], stdout=subprocess.PIPE) as endless:
-        done = subprocess.run(
-            [*GPUTOP, "status", "--replay", path],
-            env={**os.environ, **NO_DRIVER},
-            stdin=endless.stdout,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=BOUND,
-        )
-        endless.kill()
-    assert (done.returncode, done.stdout) == (3, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"gputop: error: {path} cannot be played: it is not a file. Make one")
-
-
 # The shipped command.
 
 
-def leave_after_keys(terminal: Terminal) -> None:
-    """Keys are answered, and `q` leaves."""
-    for _ in range(2):
-        terminal.send("2")
-        terminal.wait_for("Tab Form")
-        terminal.send("1")
-        terminal.wait_for(lambda t: "Tab Form" not in t.text)
-    terminal.send("q")
-    assert terminal.wait(SOON) == 0
-    terminal.wait_until_gone(SOON)
-
-
-def flooding(folder: Path, begin: list[Record], then: bytes) -> Terminal:
-    """The dashboard of a host that sends this, and then that for ever."""
-    (folder / "begin").write_text("".join(f"{to_line(each)}\n" for each in begin))
-    (folder / "then").write_bytes(then)
-    program = f"""
+FLOOD = """\
 import os, sys
-def put(file):
-    view = memoryview(open({str(folder)!r} + "/" + file, "rb").read())
+begin, then = (line.encode() for line in sys.argv[1:3])
+def put(view):
     while view: view = view[os.write(1, view):]
-put("begin")
-while True: put("then")
+put(begin)
+while True: put(memoryview(then * 2000))
 """
-    words = shlex.join([sys.executable, "-S", "-c", program])
-    env = {**NO_DRIVER, "PATH": FakeSsh(folder).path}
-    return dashboard("--host", "far", "--remote-command", words, env=env)
 
 
 def test_keys_are_answered_while_a_host_floods(tmp_path: Path) -> None:
-    with flooding(tmp_path, BEGIN, f"{to_line(streams.sample(2))}\n".encode() * 2000) as terminal:
+    inventory, sample = (f"{to_line(each)}\n" for each in BEGIN)
+    words = shlex.join([sys.executable, "-S", "-c", FLOOD, inventory, sample])
+    env = {**NO_DRIVER, "PATH": FakeSsh(tmp_path).path}
+    with dashboard("--host", "far", "--remote-command", words, env=env) as terminal:
         see(terminal, "2 GPUs")
-        leave_after_keys(terminal)
+        for _ in range(2):
+            terminal.send("2")
+            see(terminal, "Tab Form")
+            terminal.send("1")
+            see(terminal, without=("Tab Form",))
+        terminal.send("q")
+        assert terminal.wait(SOON) == 0
+        terminal.wait_until_gone(SOON)

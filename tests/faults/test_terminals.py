@@ -1,22 +1,15 @@
 """What has no screen to look at any more, or none yet: terminals that are gone, or not there."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON
-from tests.faults.terminals import fill_terminal
+from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON, fill_terminal
 from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 DEMO = [*GPUTOP, "--demo", "--interval", "0.25"]
 
@@ -68,19 +61,3 @@ def test_a_terminal_that_is_gone_without_a_signal_ends_it() -> None:
         terminal.wait_for("7 H100")
         terminal.close_pty()
         terminal.wait_until_gone()
-
-
-@pytest.mark.daily(1)
-@pytest.mark.parametrize("to", ["2>/dev/null", "2>&-", "2>{file}"])
-def test_standard_error_need_not_be_the_terminal(to: str, tmp_path: Path) -> None:
-    file = tmp_path / "errors"
-    line = f'exec "$@" {to.format(file=file)}'
-    with Terminal(["sh", "-c", line, "sh", *DEMO], env=NO_DRIVER) as terminal:
-        terminal.wait_for("7 H100")
-        terminal.send("2")
-        terminal.wait_for("Press b")
-        terminal.send("q")
-        assert terminal.wait() == 0
-        assert ALTERNATE_SCREEN not in terminal.modes
-        terminal.wait_until_gone()
-    assert not file.exists() or file.read_bytes() == b""

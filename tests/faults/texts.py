@@ -1,24 +1,9 @@
 """Text of others that would act on a terminal, on markup or on the columns beside it."""
 
-from __future__ import annotations
-
-import dataclasses
-import enum
-import os
-import shlex
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-from gputop.agent.snapshot import Event
-from tests import fake_ssh, streams
 from tests.driver import FakeProcess
-from tests.e2e.shipped import DOWN, ENTER, ESCAPE, F9, GIB
-from tests.fake_ssh import FakeSsh
-from tests.faults.scenario import KEYS, Key, Scenario, hides, shows, three
-
-if TYPE_CHECKING:
-    from tests.faults.stage import Stage
-    from tests.terminal import Terminal
+from tests.e2e.shipped import ENTER, ESCAPE, F9, GIB
+from tests.faults.scenario import KEYS, Key, Scenario, Stage, hides, shows
+from tests.terminal import Terminal
 
 TEXTS = {
     "csi": "a\x1b[31;7mb\x1b[2J\x1b[977;977Hc",
@@ -59,7 +44,6 @@ FORBIDDEN = (
     *(code.encode() for code in "\x9b\x9d\u202e\u202c\u2066\u200f\u200b\u200d\ufeff\u0301\ufe0f"),
 )
 """What none of it may become on the way to the terminal."""
-ALL = "\x1b[31;7m\x1b]52;c;RVZJTA==\x07[red]\x9b31m\u202e\u200be\u0301 \x1b]8;;x\x1b\\ 宽\t\n"
 FIRST_PID, FIRST_UID = 4_190_010, 7_000
 
 
@@ -77,7 +61,6 @@ def people_the_machine(stage: Stage) -> None:
             FIRST_PID + n,
             raw(kind + text) + b"\0arg",
             uid=FIRST_UID + n,
-            start=500 + n,
             cgroup=b"0::/lxc.payload." + container + b"\n",
             environment=raw(f"A={text}") + b"\0" + raw(f"B{text}=x") + b"\0",
         )
@@ -112,71 +95,16 @@ def table_is_straight(terminal: Terminal) -> bool:
     )
 
 
-def called(texts: tuple[str, ...]) -> Any:
-    """Three devices with these names, cut to what NVML has room for, and nobody on them."""
-    named = [raw(f"NVIDIA {text}".replace("\n", ""))[:90].decode(errors="ignore") for text in texts]
-    return lambda pid: tuple(
-        dataclasses.replace(each, name=name) for each, name in zip(three(pid), named, strict=True)
-    )
-
-
-def nasty(value: Any) -> Any:
-    """A record in which every text has all of it at its end, and every mapping by text, too."""
-    if isinstance(value, enum.Enum):
-        return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [f.name for f in dataclasses.fields(value) if f.name != "absent"]
-        return dataclasses.replace(value, **{name: nasty(getattr(value, name)) for name in names})
-    if isinstance(value, tuple):
-        return tuple(map(nasty, value))
-    if isinstance(value, Mapping):
-        return {f"{key}{ALL}": each for key, each in value.items()}
-    return f"{value}{ALL}" if isinstance(value, str) else value
-
-
-def records() -> tuple[Any, Any]:
-    """An inventory and a sample, as no well-meaning host would send them."""
-    inventory = streams.inventory(2, driver_version="580", cuda_version="13.0", cpu_name="CPU")
-    first, second = inventory.devices
-    names = ("architecture", "compute_mode", "persistence_mode", "mig_mode")
-    words: Any = dict.fromkeys(names, "word")
-    inventory = dataclasses.replace(
-        inventory, devices=(dataclasses.replace(first, **words), second)
-    )
-    places: Any = ({"container": "box"}, {"pod": "pod"}, {"slurm_job": "7"})
-    sample = streams.sample(
-        2, [streams.process(4000 + n, n % 2, **p) for n, p in enumerate(places)]
-    )
-    reading = dataclasses.replace(
-        sample.devices[0],
-        clock_event_reasons=("unheard_of",),
-        clock_event_seconds={"unheard_of": 5.0},
-        recovery_action="do_this",
-    )
-    events = (Event(sample.time, first.uuid, "xid", 79), Event(sample.time, first.uuid, "odd"))
-    sample = dataclasses.replace(sample, devices=(reading, sample.devices[1]), events=events)
-    return nasty(inventory), nasty(sample)
-
-
-def remote(stage: Stage) -> None:
-    """One host that sends such records, and one that says such things instead."""
-    ssh = FakeSsh(stage.folder)
-    ssh.does("one")
-    ssh.does("rude", r"printf '\033]52;c;x\007\033[31;7mno\n' >&2; printf '\033]8;;\n'; exit 3")
-    stage.environment["PATH"] = f"{stage.folder}:{os.environ['PATH']}"
-
-
-NEEDS = "eeds do this␛[31;7m␛]52;c;"
 TO_LIST = (
     Key("3", table_is_straight, "the list, in straight columns"),
     Key("t", table_is_straight, "as a tree"),
     Key("t", table_is_straight, "as a list again"),
 )
 BACK = Key("1", shows("Tab Processes"), "the monitor")
+
 SCENARIOS = (
     Scenario(
         name="commands, users and containers of every kind",
-        pretends=True,
         prepare=people_the_machine,
         fault=holders,
         says=SHOWN,
@@ -197,32 +125,5 @@ SCENARIOS = (
         mend=lambda stage: stage.driver.change(1, processes=()),
         then=("2 Test 2",),
         then_silent=("RVZJTA",),
-    ),
-    Scenario(
-        name="hosts that send such texts",
-        at_start=True,
-        rows=120,  # the whole page of a device
-        prepare=remote,
-        arguments=(
-            *("--host", "one", "--host", "rude"),
-            *("--remote-command", shlex.join(fake_ssh.stream(*records(), seconds=0.25))),
-        ),
-        fault=lambda _: None,
-        alive=None,
-        says=("␛]52;c;x␇",),
-        unwritten=FORBIDDEN,
-        keys=(
-            Key(f"{DOWN}1", shows("H100 80GB HBM3␛[31;7m"), "the devices of a host"),
-            *KEYS,
-            *TO_LIST,
-            Key("3", shows("ada␛[31;"), "users in the list"),
-            BACK,
-            Key(ENTER, shows("Power and temperature", NEEDS, "unheard"), "a device's page"),
-            Key(ESCAPE, hides("Power and temperature"), "the monitor"),
-            Key("w", shows("Why is it slow?", NEEDS), "findings"),
-            Key(ESCAPE, hides("Why is it slow?"), "the monitor"),
-            Key("c", shows(" BUSY "), "rows"),
-            Key(ESCAPE, shows("␛]52;c;x␇"), "all hosts"),
-        ),
     ),
 )

@@ -159,7 +159,6 @@ class Bench:
 
     def _open(self, peer: Peer, machine: Machine, *, counted: bool = False) -> Recorder:
         scene, home = machine.scene, Path(tempfile.mkdtemp(dir=machine.folder))
-        peer.configure(home, scene.devices, scene.rows)
         env = peer.environment(machine.driver, home)
         if not counted:  # each call would be written into a file
             del env["FAKE_NVML_CALLS"]

@@ -1,9 +1,8 @@
-"""gputop beside nvitop, gpustat, nvtop and btop: `python -m tests.perf.peers`.
+"""gputop beside nvitop and gpustat: `python -m tests.perf.peers`.
 
 Each runs in a pty against the fake driver, one after the other and then all again. The tables have
 the times, the costs, and each monitor's ratio to gputop. nvitop and gpustat are installed from PyPI
-into an environment that is deleted in the end; nvtop and btop are used if they are installed. The
-machine should have nothing else to do.
+into an environment that is deleted in the end. The machine should have nothing else to do.
 
 The devices are a file that is rewritten each second and read by the fake driver inside of each
 monitor: that is in the processor time of all of them.
