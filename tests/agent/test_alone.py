@@ -6,7 +6,6 @@ import io
 import os
 import pwd
 import re
-import select
 import shutil
 import subprocess
 import sys
@@ -175,20 +174,6 @@ def test_a_driver_that_hangs_does_not_keep_it(driver: FakeDriver, where: str) ->
         assert any(wanted in line for line in process.stdout)
         process.stdin.close()
         assert process.wait(BOUND) == 0
-
-
-def test_requests_follow_the_archive() -> None:
-    with agent("--demo", "--control", "--interval", "60") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(b'{"interval": 0.25}\n')
-        process.stdin.flush()
-        interval = 60.0
-        while interval != 0.25:
-            assert select.select([process.stdout], [], [], BOUND)[0]
-            record = decode(process.stdout.readline())
-            if isinstance(record, Inventory):
-                interval = record.interval_seconds
 
 
 def test_the_archive_is_small_and_has_only_the_agent_and_the_bindings() -> None:

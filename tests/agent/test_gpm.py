@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from gputop.agent.device import GPM_READINGS, Absence, DeviceSample, DeviceState
+from gputop.agent.device import GPM_READINGS, Absence
 from tests.agent.reader import OneDevice
-from tests.agent.test_nvml import check
 from tests.driver import (
     GPM,
     GPU_IS_LOST,
@@ -31,54 +30,37 @@ CODES = {
 }
 
 
-class Machine:
-    """The only device of a driver, read at a time of the test's own."""
+class Machine(OneDevice):
+    def __init__(self, nvml: FakeDriver, **device: Any) -> None:
+        super().__init__(nvml, FakeDevice(**device))
 
-    def __init__(self, driver: FakeDriver, device: FakeDevice) -> None:
-        self.driver = driver
-        self.device = OneDevice(driver, device)
+    def values(self, seconds: float = 1.0, *, gpm: bool = True) -> set[Any]:
+        """GPM's values, or the reasons why they are missing, so much later."""
+        sample = self.read(seconds, gpm=gpm)
+        return {sample.absent.get(name, getattr(sample, name)) for name in GPM_READINGS}
 
-    def read(self, *, gpm: bool = True, after: float = 1.0) -> DeviceSample:
-        reading = self.device.reading(after, gpm=gpm)
-        check(reading)
-        return reading.sample
-
-    def calls(self) -> dict[str, int]:
-        """How often GPM's functions were called."""
-        return {name: n for name, n in self.driver.calls().items() if name.startswith("nvmlGpm")}
+    def calls(self, function: str) -> int:
+        return self.nvml.calls()[function]
 
 
-@pytest.fixture
-def machine(nvml: FakeDriver) -> Machine:
-    return Machine(nvml, FakeDevice())
-
-
-def busy(percent: float) -> dict[int | str, float]:
-    """All metrics at that value."""
-    return dict.fromkeys(GPM, percent)
-
-
-def values(sample: DeviceSample) -> set[Any]:
-    """GPM's values, or the reasons why they are missing."""
-    return {sample.absent.get(name, getattr(sample, name)) for name in GPM_READINGS}
-
-
-def test_two_readings_make_a_window(machine: Machine) -> None:
-    assert values(machine.read()) == {Absence.NO_DATA_YET}
-    assert values(machine.read()) == {*GPM.values()}
-    assert values(machine.read(gpm=False)) == {Absence.DISABLED}
+def test_two_readings_make_a_window(nvml: FakeDriver) -> None:
+    machine = Machine(nvml)
+    assert machine.values() == {Absence.NO_DATA_YET}
+    assert machine.values() == {*GPM.values()}
+    assert machine.values(gpm=False) == {Absence.DISABLED}
 
 
 def test_a_device_without_it_is_asked_once_a_minute(nvml: FakeDriver) -> None:
-    machine = Machine(nvml, FakeDevice(gpm_supported=0))
+    machine = Machine(nvml, gpm_supported=0)
     for _ in range(3):
-        assert values(machine.read(after=20.0)) == {Absence.NOT_SUPPORTED}
-    assert machine.calls() == {"nvmlGpmQueryDeviceSupport": 1}
+        assert machine.values(20.0) == {Absence.NOT_SUPPORTED}
+    assert machine.calls("nvmlGpmQueryDeviceSupport") == 1
+    assert machine.calls("nvmlGpmSampleGet") == 0
     nvml.change(0, code=GPU_IS_LOST)
-    machine.read()
+    assert machine.values() == {Absence.LOST}
     nvml.change(0, code=0, gpm_supported=1)  # another one may have come to its place
-    machine.read()
-    assert values(machine.read()) == set(GPM.values())
+    machine.values()
+    assert machine.values() == {*GPM.values()}
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -86,18 +68,18 @@ def test_a_device_without_it_is_asked_once_a_minute(nvml: FakeDriver) -> None:
 def test_one_that_never_worked_is_left_alone_for_a_minute(
     nvml: FakeDriver, function: str, code: int
 ) -> None:
-    machine = Machine(nvml, FakeDevice())
+    machine = Machine(nvml)
     nvml.change_machine(fail={function: code})
     for _ in range(4):
-        sample = machine.read(after=0.5)
-    assert values(sample) == {CODES[code]}
+        found = machine.values(0.5)
+    assert found == {CODES[code]}
     nvml.change_machine(fail={})
-    assert values(machine.read(after=50.0)) == {CODES[code]}
-    assert machine.calls()[function] == 1
-    allocated = machine.calls().get("nvmlGpmSampleAlloc", 0) - (function == "nvmlGpmSampleAlloc")
-    assert machine.calls().get("nvmlGpmSampleFree", 0) == allocated
-    machine.read(after=10.0)
-    assert values(machine.read()) == set(GPM.values())
+    assert machine.values(50.0) == {CODES[code]}
+    assert machine.calls(function) == 1
+    allocated = machine.calls("nvmlGpmSampleAlloc") - (function == "nvmlGpmSampleAlloc")
+    assert machine.calls("nvmlGpmSampleFree") == allocated
+    machine.values(10.0)
+    assert machine.values() == {*GPM.values()}
 
 
 @pytest.mark.parametrize(
@@ -113,21 +95,7 @@ def test_one_that_never_worked_is_left_alone_for_a_minute(
         (float("inf"), Absence.ERROR),
     ],
 )
-def test_a_percentage_or_an_error(machine: Machine, said: float, expected: float | Absence) -> None:
-    machine.driver.change(0, gpm=busy(said))
-    machine.read()
-    assert values(machine.read()) == {expected}
-
-
-@pytest.mark.parametrize("cause", [*SAMPLING[:2], "nvmlGpmQueryDeviceSupport", "gpm.13"])
-def test_a_loss_is_known_from_any_call(nvml: FakeDriver, cause: str) -> None:
-    machine = Machine(nvml, FakeDevice(fail={cause: GPU_IS_LOST}))
-    machine.read()
-    sample = machine.read()
-    assert sample.state is DeviceState.LOST
-    assert values(sample) == {Absence.LOST}
-    nvml.change(0, fail={})
-    nvml.forget_calls()
-    assert values(machine.read()) == {Absence.NO_DATA_YET}
-    assert values(machine.read()) == set(GPM.values())
-    assert machine.calls()["nvmlGpmQueryDeviceSupport"] == 1
+def test_a_percentage_or_an_error(nvml: FakeDriver, said: float, expected: float | Absence) -> None:
+    machine = Machine(nvml, gpm=dict.fromkeys(GPM, said))
+    machine.values()
+    assert machine.values() == {expected}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 
 from gputop.agent.linux import machine
@@ -185,14 +184,3 @@ def test_cpu_temperature(tmp_path: Path, files: Files, expected: float | None) -
 def test_cpu_name(tmp_path: Path, content: str | None, name: str | None) -> None:
     files = {} if content is None else {"/proc/cpuinfo": content}
     assert machine.cpu_name(fake_root(tmp_path, files)) == name
-
-
-def test_this_machine_is_as_psutil_reads_it() -> None:
-    assert machine.memory().total == psutil.virtual_memory().total
-    assert len(machine.cpu_times()) == psutil.cpu_count()
-    frequency = psutil.cpu_freq()
-    if frequency is not None and frequency.current:
-        assert machine.cpu_clock_mhz() == pytest.approx(frequency.current, rel=0.5)
-    found = psutil.sensors_temperatures()
-    if not set(found) & set(machine.CPU_SENSORS):
-        assert machine.cpu_temperature_celsius() is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,13 +17,10 @@ from gputop.agent.device import (
     DeviceSample,
     DeviceState,
 )
-from gputop.agent.interface import UTILIZATIONS, DeviceReading, DriverError
-from gputop.agent.lines import to_line
+from gputop.agent.interface import DriverError
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.nvml.xid_events import XidEvents
-from gputop.agent.snapshot import Host, Process, ProcessKind, Sample
-from gputop.schema.decode import decode
-from tests.agent.reader import Clock, OneDevice
+from tests.agent.reader import Clock, OneDevice, check
 from tests.agent.readings import FUNCTIONS, OLDER, RATES, WITHOUT_A_DEFAULT
 from tests.driver import (
     DRIVER_NOT_LOADED,
@@ -67,16 +63,6 @@ def settled(absent: Mapping[str, Absence]) -> dict[str, Absence]:
         and not (name in WITHOUT_A_DEFAULT and reason is Absence.NOT_SUPPORTED)
         and not (name in GPM_READINGS and reason is Absence.DISABLED)
     }
-
-
-def check(reading: DeviceReading) -> None:
-    """Each reading has a value or a reason, and the stream can carry it."""
-    sample = reading.sample
-    assert {name for name in READINGS if getattr(sample, name) is None} == set(sample.absent) - {
-        "processes"
-    }
-    record = Sample(time=1.0, host=Host(), devices=(sample,))
-    assert isinstance(decode(to_line(record)), Sample)
 
 
 def test_a_device_is_not_touched_before_it_is_read(nvml: FakeDriver) -> None:
@@ -172,19 +158,6 @@ def test_a_device_lost_in_between_comes_back(nvml: FakeDriver) -> None:
     assert nvml.calls(0)["nvmlDeviceGetHandleByIndex_v2"] == 3
 
 
-def test_a_device_whose_calls_all_begin_to_fail_keeps_its_identity(nvml: FakeDriver) -> None:
-    nvml.write(DEVICE)
-    reader = only_reader()
-    reader.read(gpm=False)
-    device = reader.device
-    calls = {*nvml.calls(0)} - {"nvmlDeviceGetHandleByIndex_v2"}
-    nvml.change(0, fail=dict.fromkeys(calls, UNKNOWN))
-    for _ in range(3):
-        reading = reader.read(gpm=False)[0]
-        assert reading.sample.state is DeviceState.NOT_RESPONDING
-        assert reader.device is device
-
-
 def test_a_device_that_needs_a_reset_says_what_it_can(nvml: FakeDriver) -> None:
     nvml.write(
         FakeDevice(fan_percent=38, fans=2, fail={"nvmlDeviceGetUtilizationRates": RESET_REQUIRED})
@@ -245,40 +218,6 @@ def test_a_device_that_fails_every_call_is_not_ok(
     (reading,) = sick.read(gpm=False)
     assert reading.sample.state is DeviceState.OK
     assert (reading.sample.fan_percent, reading.device) == (39, device)
-
-
-def idle(pid: int, kind: ProcessKind, used: int | None, **absent: Absence) -> tuple[object, ...]:
-    return pid, kind, used, {0}, absent
-
-
-def shown(process: Process) -> tuple[object, ...]:
-    usage = {getattr(process, name) for name in UTILIZATIONS}
-    return process.pid, process.kind, process.memory_used_bytes, usage, process.absent
-
-
-def test_processes_of_both_lists_are_one_each(nvml: FakeDriver) -> None:
-    nvml.write(
-        FakeDevice(
-            processes=(
-                FakeProcess(40, "graphics", 10 * MIB),
-                FakeProcess(30, "compute", 300 * MIB),
-                FakeProcess(20, "compute", 200 * MIB),
-                FakeProcess(20, "graphics", 210 * MIB),
-                FakeProcess(10, "compute", None),
-                FakeProcess(50, "compute", None),
-                FakeProcess(50, "graphics", 5 * MIB),
-            )
-        )
-    )
-    reading = only_reader().read(gpm=False)[0]
-    assert tuple(map(shown, reading.processes)) == (
-        idle(10, ProcessKind.COMPUTE, None, memory_used_bytes=Absence.NOT_SUPPORTED),
-        idle(20, ProcessKind.BOTH, 210 * MIB),
-        idle(30, ProcessKind.COMPUTE, 300 * MIB),
-        idle(40, ProcessKind.GRAPHICS, 10 * MIB),
-        idle(50, ProcessKind.BOTH, 5 * MIB),
-    )
-    assert "processes" not in reading.sample.absent
 
 
 LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
@@ -356,26 +295,6 @@ def test_what_a_device_does_not_support_is_asked_for_once_a_minute(nvml: FakeDri
     sample = device.read(5.0)
     assert sample.encoder_utilization_percent == 5
     assert nvml.calls(0)["nvmlDeviceGetEncoderUtilization"] == 1
-
-
-def lacking(device: FakeDevice) -> FakeDevice:
-    """The device without the temperature of its memory."""
-    values = {key: value for key, value in device.values.items() if key != "field.82"}
-    return dataclasses.replace(device, values=values)
-
-
-def test_a_field_that_was_not_supported_for_a_moment_is_back_at_once(nvml: FakeDriver) -> None:
-    device = FakeDevice()
-    nvml.write(device)
-    start()
-    reader = NvmlReader(0)
-    assert reader.read(gpm=False)[0].sample.memory_temperature_celsius == 58
-    nvml.write(lacking(device))
-    read = reader.read(gpm=False)[0].sample
-    assert read.absent["memory_temperature_celsius"] is Absence.NOT_SUPPORTED
-    assert read.energy_joules is not None
-    nvml.write(device)
-    assert reader.read(gpm=False)[0].sample.memory_temperature_celsius == 58
 
 
 PROBLEMS = {

@@ -350,15 +350,6 @@ def test_an_environment_that_may_not_be_read(clock: Time, proc: FakeProc, owners
     assert {owner.absent[name] for name in Rank._fields} == {Absence.NO_PERMISSION}
 
 
-def test_a_process_without_a_rank_has_no_reason(
-    clock: Time, proc: FakeProc, owners: Owners
-) -> None:
-    proc.add()
-    owner = find(owners, 7)
-    assert owner.rank is None
-    assert not owner.absent.keys() & {*Rank._fields}
-
-
 def test_ranks_in_containers_of_one_host_are_not_one_job(
     clock: Time, proc: FakeProc, owners: Owners
 ) -> None:
@@ -370,20 +361,3 @@ def test_ranks_in_containers_of_one_host_are_not_one_job(
     assert first is not None
     assert first.endswith(f"/{'a' * 12}:29500")
     assert second != first
-
-
-def test_an_environment_that_blocks(clock: Time, proc: FakeProc, owners: Owners) -> None:
-    """The rank and the command come later. Nothing else of any process waits for them."""
-    proc.add()
-    proc.add(8, environ=TORCHRUN.encode())
-    environ = proc.root / "7/environ"
-    environ.unlink()
-    os.mkfifo(environ)
-    stuck = find(owners, 7)
-    assert stuck.command == "python", "the name of the executable"
-    assert stuck.absent["rank"] is Absence.NO_DATA_YET
-    assert find(owners, 8).rank == 5
-    clock.now += IDENTITY_SECONDS
-    environ.write_bytes(b"PMI_RANK=1\0PMI_SIZE=2\0")
-    until(lambda: find(owners, 7).rank == 1)
-    assert find(owners, 7).command == "python train.py"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -101,32 +100,6 @@ def test_the_devices_behind_a_stuck_one_are_read_by_another_thread(
     assert [machine.tick() for _ in range(2)] == [{other: [0, 1, 2, 4, 5, 6, 7]}] * 2
 
 
-def test_a_device_that_comes_back_keeps_its_thread(machine: Machine, clock: Time) -> None:
-    (stuck,) = machine.tick()
-    machine.hang(3)
-    clock.now += 5.0
-    (other,) = machine.tick()
-    machine.readers[3].gate.set()
-    machine.wait_for(3)
-    machine.tick()  # it was slow, and is not waited for
-    machine.wait_for(3)
-    assert machine.tick() == {stuck: [3], other: [0, 1, 2, 4, 5, 6, 7]}
-
-
-def test_idle_threads_do_not_wake_each_other(machine: Machine, clock: Time) -> None:
-    machine.tick()
-    machine.hang(3)
-    clock.now += 5.0
-    machine.tick()
-    machine.readers[3].gate.set()
-    machine.wait_for(3)
-    machine.tick()
-    machine.wait_for(3)
-    with machine.threads.changed:
-        # The thread that was idle last may not have said so yet.
-        assert not all(machine.threads.changed.wait(0.05) for _ in range(5))
-
-
 def test_a_slow_machine_reads_every_device_before_one_twice(machine: Machine) -> None:
     """A tick that comes before the last one has ended begins with the devices left."""
     machine.tick()
@@ -136,40 +109,3 @@ def test_a_slow_machine_reads_every_device_before_one_twice(machine: Machine) ->
     machine.wait_for(7)
     machine.wait_for(5)
     assert [index for _, index in machine.by] == [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5]
-
-
-def test_a_driver_that_is_gone_ends_all_threads(
-    readers: list[FakeReader], machine: Machine, clock: Time
-) -> None:
-    before = {*threading.enumerate()}
-    other = Machine(readers)
-    other.tick()
-    other.hang(3)
-    clock.now += 1.0
-    other.tick()
-    reading = {*threading.enumerate()} - before
-    assert len(reading) == 2
-    problem = Problem("Gone", "it was unloaded", "Load it")
-    readers[6].problem = problem
-    other.threads.read_all(PATIENCE)
-    assert other.threads.wait_for_end() == problem
-    readers[3].gate.set()
-    for thread in reading:
-        thread.join(BOUND)
-        assert not thread.is_alive()
-
-
-def test_readings_of_other_instances_are_left_out(readers: list[FakeReader], clock: Time) -> None:
-    reader = readers[0]
-    parts = []
-    for number in range(3):
-        part = replace(reader.reading.device, uuid=f"MIG-{number}", parent_uuid="GPU-0")
-        sample = replace(reader.reading.sample, uuid=f"MIG-{number}")
-        parts.append(DeviceReading(part, sample))
-    reader.instances = tuple(parts)
-    machine = Machine(readers)
-    machine.threads.keep({"GPU-0": frozenset(["MIG-1"])})
-    (slot,) = machine.threads.slots
-    machine.tick()
-    assert [device.uuid for device in slot.known.devices] == ["GPU-0", "MIG-1"]
-    machine.end()

@@ -89,7 +89,7 @@ def test_every_reading_says_why_it_is_missing(nvml: FakeDriver, row: Row, code: 
 
 def test_errors_are_not_counted_where_ecc_is_off(nvml: FakeDriver) -> None:
     codes = dict.fromkeys(field(3, 4, 5), NOT_SUPPORTED) | {"field.6": NO_PERMISSION}
-    nvml.write(device(ecc_mode_pending=0, fail=codes))
+    nvml.write(device(fail=codes))
     nvml.change(0, ecc_mode=0)
     start()
     absent = to_plain(NvmlReader(0).read(gpm=False)[0].sample)["absent"]

@@ -17,9 +17,9 @@ import pytest
 from gputop import __version__
 from gputop.agent import sampler as module
 from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
-from gputop.agent.interface import OWNER_FIELDS, DriverError, Facts, ReplacedError
+from gputop.agent.interface import DriverError, Facts, ReplacedError
 from gputop.agent.sampler import Sampler
-from gputop.agent.snapshot import DriverState, Inventory, ProcessKind, Sample, Source
+from gputop.agent.snapshot import DriverState, Inventory, Sample, Source
 from gputop.agent.times import silence_limit
 from tests.agent.fakes import (
     BOUND,
@@ -291,18 +291,6 @@ def test_a_driver_that_comes_back_as_another_ends_the_sampler(
     readers[0].problem = NO_DRIVER
     stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
     assert fallen.get(timeout=BOUND).exc_type is ReplacedError
-
-
-def test_processes_have_their_owners(opened: Open, readers: list[FakeReader]) -> None:
-    seen, unseen = started(opened, readers[:1]).sample().processes
-    assert (seen.pid, seen.device_uuid, seen.kind) == (11, "GPU-0", ProcessKind.COMPUTE)
-    assert (seen.user, seen.command, seen.start_time) == ("user11", "command 11", 111.0)
-    assert seen.memory_used_bytes == 1 << 30
-    assert seen.absent == {}
-    assert (unseen.pid, unseen.user, unseen.command, unseen.start_time) == (12, None, None, None)
-    assert unseen.absent == dict.fromkeys(OWNER_FIELDS, Absence.LOST) | {
-        "memory_used_bytes": Absence.NOT_SUPPORTED
-    }
 
 
 def test_a_process_that_cannot_be_looked_at_holds_up_no_device(

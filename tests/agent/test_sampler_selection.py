@@ -59,18 +59,6 @@ def hang(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reading, "STUCK_SECONDS", -1.0)
 
 
-@pytest.mark.parametrize("text", ["GPU-1", ADDRESSES[1]])
-def test_a_device_that_hangs_is_waited_for_a_while(
-    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
-    """It may be the one that is meant."""
-    hang(monkeypatch)
-    readers[0].gate.clear()
-    stream = opened(lambda: FakeDriver(*readers), selection=Selection((text,)))
-    assert indices(stream, first(stream)) == [1]
-    readers[0].gate.set()
-
-
 def test_a_device_that_answers_late_is_found_then(
     opened: Open, readers: list[FakeReader], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

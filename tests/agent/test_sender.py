@@ -16,7 +16,6 @@ from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, Source
 from gputop.schema.decode import decode
 from gputop.stream.launch import module_command
-from tests.terminal import Terminal
 
 INTERVAL = 0.25
 COMMAND = [*module_command("gputop"), "stream", "--demo", "--interval", f"{INTERVAL}"]
@@ -91,15 +90,6 @@ def test_all_is_written_however_little_a_pipe_takes(monkeypatch: pytest.MonkeyPa
     assert received == data
 
 
-def test_ctrl_c() -> None:
-    with Terminal(COMMAND, columns=200) as terminal:
-        # Of what was received, not of the screen: the first samples may already have pushed it out.
-        terminal.wait_for(lambda _: b'"type":"inventory"' in terminal.raw, BOUND, "inventory")
-        terminal.send("\x03")
-        assert terminal.wait(BOUND) == 130
-        assert b"Traceback" not in terminal.raw
-
-
 @pytest.mark.parametrize("where", ["start", "read"])
 def test_a_fault_in_a_thread_ends_it(where: str) -> None:
     """Or the driver would be starting, or the device silent, for ever and nobody knew why."""
@@ -121,13 +111,3 @@ def test_a_fault_in_a_thread_ends_it(where: str) -> None:
     )
     assert done.returncode == 1
     assert done.stderr.decode().splitlines()[-1] == "RuntimeError: a fault"
-
-
-def test_a_full_disk() -> None:
-    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
-        done = subprocess.run(
-            COMMAND, stdout=full, stderr=subprocess.PIPE, timeout=BOUND, check=False
-        )
-    assert done.returncode == 3
-    (line,) = done.stderr.decode().splitlines()
-    assert line.startswith("gputop: error: standard output cannot be written: No space left")

@@ -97,15 +97,6 @@ def test_pcie_counters_are_enough_once_they_are_proven(nvml: FakeDriver) -> None
     assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == 1
 
 
-def test_the_drivers_own_measurement_is_asked_for_seldom(nvml: FakeDriver) -> None:
-    machine = Machine(nvml)
-    measured = {"pcie_throughput_kib.0": 3, "pcie_throughput_kib.1": 4}
-    assert pcie(machine.says(measured)) == (4 * 1024, 3 * 1024)
-    measured["pcie_throughput_kib.1"] = 9
-    assert {pcie(machine.says(measured)) for _ in range(9)} == {(4 * 1024, 3 * 1024)}
-    assert pcie(machine.says(measured)) == (9 * 1024, 3 * 1024)
-
-
 @pytest.mark.parametrize(
     ("code", "reason"), [(NO_PERMISSION, Absence.NO_PERMISSION), (NOT_SUPPORTED, NO_RATE)]
 )

@@ -78,8 +78,6 @@ GPM: dict[int | str, float] = {
 }
 """The metrics of GPM that gputop knows."""
 XID = 0x8
-_PREFIXES = {"values": "", "delays": "delay."}
-"""What the keys of a device's mappings begin with, unless with the name of the mapping."""
 _SOURCE = Path(__file__).with_name("fake_nvml.c")
 
 
@@ -177,7 +175,6 @@ class FakeDevice:
     """Where empty, made from the index, as is the bus id."""
     pci_bus_id: str | None = ""
     pci_device_id: str | None = "2330"
-    serial: str | None = "1650923012345"
     minor_number: int | None = 0
     compute_capability_major: int | None = 9
     compute_capability_minor: int | None = 0
@@ -195,7 +192,6 @@ class FakeDevice:
     decoder_utilization_percent: int | None = 0
     jpeg_utilization_percent: int | None = 0
     ofa_utilization_percent: int | None = 0
-    sampling_microseconds: int | None = 200_000
     temperature_celsius: int | None = 64
     temperature_margin_celsius: int | None = 23
     fan_percent: int | None = None
@@ -217,7 +213,6 @@ class FakeDevice:
     video_clock_max_mhz: int | None = 1_545
     performance_state: int | None = 0
     clock_event_reasons: int | None = 0x4
-    clock_event_reasons_supported: int | None = 0x1FF
     pcie_generation: int | None = 5
     pcie_width: int | None = 16
     pcie_generation_max: int | None = 5
@@ -225,14 +220,9 @@ class FakeDevice:
     persistence_mode: int | None = 1
     compute_mode: int | None = 0
     ecc_mode: int | None = 1
-    ecc_mode_pending: int | None = 1
     mig_mode: int | None = 0
-    mig_mode_pending: int | None = 0
     instances: tuple[FakeInstance | None, ...] = ()
     """Those that there are while `mig_mode` is 1; None is a gap."""
-    max_instances: int = 7
-    instance_gone_code: int = NOT_FOUND
-    """What the handle of an instance says that is no longer there."""
     sm_count: int | None = None
     """Only MIG instances have it."""
     virtualization_mode: int | None = 0
@@ -240,7 +230,6 @@ class FakeDevice:
         default_factory=lambda: {
             **{f"temperature_threshold.{n}": c for n, c in enumerate((92, 89, 95, 87))},
             **{f"pcie_throughput_kib.{n}": kib for n, kib in enumerate((41_000, 23_000))},
-            **{f"ecc_errors.{type_}.{counter}": 0 for type_ in (0, 1) for counter in (0, 1)},
             **{f"field.{field}": value for field, value in FIELDS.items()},
             **LINK_FIELDS,
         }
@@ -250,17 +239,12 @@ class FakeDevice:
     usage: tuple[FakeUsage, ...] = ()
     """Rows of process utilization as they are, besides those of the processes."""
     samples: tuple[FakeSample, ...] = (FakeSample(5_000_000), FakeSample(5_166_000))
-    """What the driver has sampled of GPU utilization; without any, and no wave, not supported."""
-    samples_wave: str | None = None
-    """Besides, samples by the clock: milliseconds from one to the next and of a wave, and the
-    values of its two halves, as in `200 800 95 2`."""
+    """What the driver has sampled of GPU utilization; without any, not supported."""
     samples_type: int | None = None
     """Of the values; without it they are unsigned integers."""
     gpm_supported: int | None = 1
     gpm: Mapping[int | str, float] = field(default_factory=lambda: dict(GPM))
     """What each metric would be at this moment; `5.2` is metric 5 of GPU instance 2."""
-    event_types: int | None = 0x1E9F
-    """What it can report: 0x8 are Xids."""
     fail: Mapping[str, int] = field(default_factory=dict)
     """Return code by function (`nvmlDeviceGetFanSpeed`), field (`field.83`) or metric (`gpm.5`)."""
     code: int = 0
@@ -269,8 +253,6 @@ class FakeDevice:
     """Whether every call blocks until this is no longer so."""
     delay_ms: int = 0
     """How long every call takes."""
-    delays: Mapping[str, int] = field(default_factory=dict)
-    """How many milliseconds more by function."""
 
     def lines(self, index: int) -> Iterator[str]:
         """The device's lines of the state file."""
@@ -285,7 +267,7 @@ class FakeDevice:
                     if instance is not None:
                         yield from instance.lines(index, number)
             elif isinstance(value, Mapping):
-                prefix = _PREFIXES.get(item.name, f"{item.name}.")
+                prefix = "" if item.name == "values" else f"{item.name}."
                 yield from (f"device.{index}.{prefix}{key} {n}" for key, n in value.items())
             elif isinstance(value, tuple):
                 key = "process" if item.name == "processes" else item.name
@@ -300,7 +282,6 @@ class FakeMachine:
     """What is not one device's."""
 
     driver_version: str | None = "580.95.05"
-    nvml_version: str | None = "13.580.95.05"
     cuda_version: int | None = 13_000
     init_code: int = 0
     init_delay_ms: int = 0
@@ -314,14 +295,12 @@ class FakeMachine:
     """Another one is another loading of the driver: who was initialized before is so no more."""
     stale_code: int = UNINITIALIZED
     """What is said to those."""
-    one_at_a_time: bool = False
-    """Whether a call that takes time holds up all others, of other devices too."""
     fail: Mapping[str, int] = field(default_factory=dict)
     """Return code by function, on every device."""
 
     def lines(self) -> Iterator[str]:
         """The machine's lines of the state file."""
-        for name in ("driver_version", "nvml_version", "cuda_version"):
+        for name in ("driver_version", "cuda_version"):
             if getattr(self, name) is not None:
                 yield f"{name} {getattr(self, name)}"
         yield f"init.code {self.init_code}"
@@ -331,7 +310,6 @@ class FakeMachine:
         yield f"generation {self.generation}"
         yield f"stale_code {self.stale_code}"
         yield from (f"crash.{function} 1" for function in self.crash)
-        yield f"one_at_a_time {int(self.one_at_a_time)}"
         yield from (f"fail.{function} {code}" for function, code in self.fail.items())
 
 

@@ -14,7 +14,7 @@ from gputop.recording.replay import FASTEST, REBUILT_SAMPLES, SLOWEST, Played, R
 from tests import recordings, streams
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator
     from pathlib import Path
 
     from gputop.agent.snapshot import Record
@@ -136,26 +136,6 @@ async def test_back_and_on(tmp_path: Path) -> None:
         assert numbers(await taken(received)) == [1]
 
 
-async def test_while_a_seek_is_read_the_time_is_that_of_the_sample_on_screen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times: list[float] = []
-    replay = Turned(recordings.make(tmp_path / "a.jsonl", 300))
-    read = replay._read
-
-    def watched(last: int) -> Iterator[tuple[float, Record]]:
-        times.append(replay.now())
-        return read(last)
-
-    monkeypatch.setattr(replay, "_read", watched)
-    async with playing(replay) as received:
-        await anext(received)
-        shown = replay.now()
-        replay.seek(60.0)
-        await anext(received)
-    assert times[-1] == shown
-
-
 async def test_at_the_end_it_stands_and_begins_again(tmp_path: Path) -> None:
     replay = Turned(recordings.make(tmp_path / "a.jsonl", 3))
     async with playing(replay) as received:
@@ -183,17 +163,3 @@ async def test_what_happened_before_is_told(tmp_path: Path) -> None:
         records = await taken(received)
         assert records[:2] == [event, streams.inventory(1)]
         assert numbers(records)[0] == 41
-
-
-async def test_it_ends_at_the_damage(tmp_path: Path) -> None:
-    path = recordings.make(tmp_path / "a.jsonl", 6)
-    path.write_bytes(path.read_bytes()[:-400])
-    replay = Turned(path)
-    async with playing(replay) as received:
-        heard = [number for _ in range(5) for number in numbers(await taken(received))]
-        assert heard == [0, 1, 2, 3, 4]
-        waiting = asyncio.ensure_future(taken(received))
-        await replay.stalled.wait()
-        assert (replay.ended, replay.end, replay.now()) == (True, 4.0, 4.0)
-        replay.pause()
-        assert numbers(await waiting) == [0]
