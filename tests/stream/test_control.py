@@ -9,12 +9,8 @@ import signal
 import subprocess
 from typing import Any
 
-import pytest
-
 from gputop.agent.device import Absence
-from gputop.agent.sender import handle_requests
 from gputop.agent.snapshot import Inventory, Sample
-from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.schema.decode import decode
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import StreamOptions
@@ -24,47 +20,6 @@ BOUND = 20.0
 
 def request(**wanted: Any) -> bytes:
     return json.dumps(wanted).encode() + b"\n"
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.asked: list[Any] = []
-
-    def set_interval(self, seconds: float) -> None:
-        self.asked.append(seconds)
-
-    def set_gpm(self, *, wanted: bool) -> None:
-        self.asked.append(wanted)
-
-    def ask(self) -> None:
-        self.asked.append("next")
-
-
-@pytest.mark.parametrize(
-    ("line", "asked"),
-    [
-        (request(interval=2.0), [2.0]),
-        (request(interval=2, gpm=True), [2, True]),
-        (request(gpm=False), [False]),
-        (request(interval=0.01), [SHORTEST_INTERVAL]),
-        (request(interval=1e9), [LONGEST_INTERVAL]),
-        (b'{"interval": 1e999}', []),
-        (b'{"interval": -1}', []),
-        (b'{"interval": NaN}', []),
-        (b'{"interval": "1"}', []),
-        (b'{"interval": true}', []),
-        (b'{"gpm": 1, "later": 2}', []),
-        (request(next=True), ["next"]),
-        (request(next=1), []),
-        (b"[1]", []),
-        (b"{", []),
-        (b"", []),
-    ],
-)
-def test_requests(line: bytes, asked: list[Any]) -> None:
-    recorder: Any = Recorder()
-    handle_requests(recorder, recorder, [line])
-    assert recorder.asked == asked
 
 
 def test_the_stream_obeys_and_ends_with_its_reader() -> None:
