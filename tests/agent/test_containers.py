@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from gputop.agent.linux import containers
 from gputop.agent.linux.containers import container_names
 from tests.fake_root import LINK, fake_root
 
@@ -85,9 +84,9 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
     "a long name": (
         DOCKER,
         {CONFIG: docker("/" + "x" * 10_000)},
-        {"container": "x" * containers.NAME_LENGTH},
+        {"container": "x" * 128},
     ),
-    "a large file": (DOCKER, {CONFIG: " " * containers.FILE_BYTES + docker("/trainer")}, {}),
+    "a large file": (DOCKER, {CONFIG: " " * (4 << 20) + docker("/trainer")}, {}),
     "nothing can be read": (DOCKER, {}, {}),
     "a name that is no text": (DOCKER, {CONFIG: docker(["x"])}, {}),
     "no JSON": (DOCKER, {CONFIG: "{"}, {}),

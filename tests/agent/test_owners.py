@@ -9,9 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -49,8 +48,8 @@ def find(owners: Owners, pid: int) -> Process:
     return with_facts(listed(pid), facts)
 
 
-def unseen(process: Process, reason: Absence) -> Process:
-    return with_facts(process, dict.fromkeys(OWNER_FIELDS, reason))
+def unseen(pid: int, reason: Absence) -> Process:
+    return with_facts(listed(pid), dict.fromkeys(OWNER_FIELDS, reason))
 
 
 @pytest.fixture
@@ -73,59 +72,39 @@ def owners(proc: FakeProc) -> Owners:
     return Owners(proc.path)
 
 
-def start(script: str, *arguments: str | bytes) -> subprocess.Popen[bytes]:
-    """A Python without its site packages, which starts fast; it has printed its first line.
-
-    Before it runs it has no command line, even when exec has closed its files.
-    """
-    command = [sys.executable, "-S", "-c", script, *arguments]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline()
-    return process
-
-
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    """A process with a command line that is not harmless, until its input ends."""
-    with start("print(flush=True); input()", "a b", "\x1b[31m", b"\xff", "") as process:
+    """A process with a command line that is not harmless, until its input ends.
+
+    It has printed a line: before it runs, it has no command line.
+    """
+    script = "print(flush=True); input()"
+    command = [sys.executable, "-S", "-c", script, "a b", "\x1b[31m", b"\xff", ""]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
         yield process
 
 
 def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
     """Its command line comes as it is: making it harmless is for who shows it."""
     owner = find(Owners(), child.pid)
-    assert owner == replace(
-        listed(child.pid),
-        user=psutil.Process().username(),
-        command=f"{sys.executable} -S -c print(flush=True); input() a b \x1b[31m \udcff",
-        start_time=psutil.Process(child.pid).create_time(),
-        memory_resident_bytes=owner.memory_resident_bytes,
-        parent_pid=os.getpid(),
-        parent_command=owner.parent_command,
-        parent_start_time=psutil.Process().create_time(),
-        container=owner.container,
-        pod=owner.pod,
-        slurm_job=owner.slurm_job,
-        io_wait=owner.io_wait,
-        children=0,
-        children_cpu_percent=0.0,
-        children_cpu_most_percent=0.0,
-        absent={"cpu_percent": Absence.NO_DATA_YET},
-    )
-    assert owner.memory_resident_bytes is not None
-    assert owner.memory_resident_bytes > 0
-    assert owner.parent_command is not None
-    assert owner.parent_command.startswith(psutil.Process().cmdline()[0])
+    this = psutil.Process()
+    assert owner.user == this.username()
+    assert owner.command == f"{sys.executable} -S -c print(flush=True); input() a b \x1b[31m \udcff"
+    assert owner.start_time == psutil.Process(child.pid).create_time()
+    assert owner.memory_resident_bytes
+    assert (owner.parent_pid, owner.parent_start_time) == (os.getpid(), this.create_time())
+    assert (owner.parent_command or "").startswith(this.cmdline()[0])
+    assert (owner.children, owner.children_cpu_percent) == (0, 0.0)
+    assert owner.absent == {"cpu_percent": Absence.NO_DATA_YET}
 
 
 def test_a_process_that_has_gone(child: subprocess.Popen[bytes]) -> None:
     owners = Owners()
-    assert find(owners, child.pid) != unseen(listed(child.pid), Absence.LOST)
+    assert find(owners, child.pid) != unseen(child.pid, Absence.LOST)
     child.communicate(timeout=BOUND)
-    assert find(owners, child.pid) == unseen(listed(child.pid), Absence.LOST)
+    assert find(owners, child.pid) == unseen(child.pid, Absence.LOST)
 
 
 def test_cpu_is_that_of_the_time_since_the_look_before(
@@ -138,24 +117,19 @@ def test_cpu_is_that_of_the_time_since_the_look_before(
     assert find(owners, 7).cpu_percent == 400.0
 
 
-LIST = "7/task/7/children"
-
-
-def busy_children(proc: FakeProc, *ticks: int, **last: Any) -> None:
-    """A trainer whose workers have had so much of the CPU."""
-    pids = range(20, 20 + len(ticks))
-    for pid, taken in zip(pids, ticks, strict=True):
-        proc.add(pid, parent=7, user_ticks=taken, **(last if pid == pids[-1] else {}))
-    proc.add(children=pids)
-
-
 def test_the_workers_of_a_process(clock: Time, proc: FakeProc, owners: Owners) -> None:
     """They are on no device, and what they take of the CPU is why it waits."""
-    busy_children(proc, 0, 0)
-    first = find(owners, 7)
-    assert (first.children, first.children_cpu_percent, first.io_wait) == (2, None, False)
-    assert first.absent["children_cpu_percent"] is Absence.NO_DATA_YET
-    busy_children(proc, 2 * TICKS_PER_SECOND, TICKS_PER_SECOND, state=b"D")
+
+    def add_workers(first: int, second: int, state: bytes) -> None:
+        proc.add(20, parent=7, user_ticks=first)
+        proc.add(21, parent=7, user_ticks=second, state=state)
+
+    proc.add(children=(20, 21))
+    add_workers(0, 0, b"S")
+    owner = find(owners, 7)
+    assert (owner.children, owner.children_cpu_percent, owner.io_wait) == (2, None, False)
+    assert owner.absent["children_cpu_percent"] is Absence.NO_DATA_YET
+    add_workers(2 * TICKS_PER_SECOND, TICKS_PER_SECOND, b"D")
     clock.now += CHILDREN_SECONDS
     owner = find(owners, 7)
     assert owner.children_cpu_percent == pytest.approx(150.0)
@@ -164,10 +138,9 @@ def test_the_workers_of_a_process(clock: Time, proc: FakeProc, owners: Owners) -
     assert (owner.cpu_percent, owner.io_wait) == (0, True)
 
 
-def test_children_that_are_not_told(clock: Time, proc: FakeProc, owners: Owners) -> None:
-    """By a kernel that does not list them: the process is known without."""
+def test_a_kernel_that_does_not_list_children(clock: Time, proc: FakeProc, owners: Owners) -> None:
     proc.add()
-    (proc.root / LIST).unlink()
+    (proc.root / "7/task/7/children").unlink()
     owner = find(owners, 7)
     assert owner.user is not None
     assert {owner.absent[name] for name in CHILDREN} == {Absence.NOT_SUPPORTED}
@@ -246,7 +219,7 @@ def test_a_pid_that_is_used_again(clock: Time, proc: FakeProc, owners: Owners) -
     assert find(owners, 7).cpu_percent == 0.0
     proc.add(user_ticks=3, start=600, command=b"vim\0")
     clock.now += 1.0
-    assert find(owners, 7) == unseen(listed(7), Absence.NO_DATA_YET)
+    assert find(owners, 7) == unseen(7, Absence.NO_DATA_YET)
     clock.now += LISTED_SECONDS / 2
     assert find(owners, 7).command is None
     clock.now += LISTED_SECONDS / 2
@@ -301,7 +274,7 @@ def test_hidepid_1(clock: Time, proc: FakeProc, owners: Owners) -> None:
     """The directory can be seen, and nothing in it."""
     proc.add()
     proc.forbidden = {"7/stat", "7/status", "7/cmdline", "7/cgroup"}
-    assert find(owners, 7) == unseen(listed(7), Absence.NO_PERMISSION)
+    assert find(owners, 7) == unseen(7, Absence.NO_PERMISSION)
 
 
 def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,33 +285,24 @@ def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "kill", refuse)
-    assert find(Owners(), NOBODY) == unseen(listed(NOBODY), Absence.NO_PERMISSION)
-    assert find(Owners(), 0) == unseen(listed(0), Absence.LOST)
+    assert find(Owners(), NOBODY) == unseen(NOBODY, Absence.NO_PERMISSION)
+    assert find(Owners(), 0) == unseen(0, Absence.LOST)
 
 
-def test_nothing_else_of_an_environment_is_kept() -> None:
-    """Of a real process: neither what is read nor what is sent has its secrets."""
-    secrets = {"AWS_SECRET_ACCESS_KEY": SECRET, "RANK_TOKEN": SECRET, "X_MASTER_ADDR": SECRET}
-    variables = dict(pair.split("=") for pair in TORCHRUN.split("\0"))
-    with subprocess.Popen(
-        [sys.executable, "-S", "-c", "print(flush=True); input()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**secrets, **variables},
-    ) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        own = Owners(secrets=True)
-        ((_, facts),) = own.look_up([child.pid])
-        texts = own._texts.get(own._known[child.pid].key)
-    assert texts is not None
-    kept = texts.variables
-    process = with_facts(listed(child.pid), facts)
+def test_nothing_else_of_an_environment_is_kept(
+    clock: Time, proc: FakeProc, owners: Owners
+) -> None:
+    """Neither what is read nor what is sent has its secrets."""
+    names = ("AWS_SECRET_ACCESS_KEY", "RANK_TOKEN", "X_MASTER_ADDR")
+    secrets = "".join(f"{name}={SECRET}\0" for name in names)
+    proc.add(environ=f"{secrets}{TORCHRUN}\0".encode())
+    process = find(owners, 7)
     assert (process.rank, process.world_size, process.job_id) == (5, 8, "node01:29500")
-    assert isinstance(kept, dict)
-    assert kept.keys() <= NAMES
-    assert SECRET not in f"{kept}"
-    assert SECRET not in f"{facts}"
+    kept = owners._texts.get(owners._known[7].key)
+    assert kept is not None
+    assert isinstance(kept.variables, dict)
+    assert kept.variables.keys() <= NAMES
+    assert SECRET not in f"{kept}{process}"
 
 
 def test_an_environment_that_may_not_be_read(clock: Time, proc: FakeProc, owners: Owners) -> None:
@@ -348,6 +312,8 @@ def test_an_environment_that_may_not_be_read(clock: Time, proc: FakeProc, owners
     owner = find(owners, 7)
     assert owner.command == "python train.py"
     assert {owner.absent[name] for name in Rank._fields} == {Absence.NO_PERMISSION}
+    proc.add(8)
+    assert not find(owners, 8).absent.keys() & {*Rank._fields}, "it has no rank"
 
 
 def test_ranks_in_containers_of_one_host_are_not_one_job(

@@ -44,9 +44,6 @@ class Machine:
         """The thread and the device of each read, in order."""
         self.threads = ReadingThreads(readers, self.read)
 
-    def end(self) -> None:
-        self.threads.end(Problem("Over", "the test has ended", "Start another"))
-
     def read(self, reader: Reader) -> tuple[DeviceReading, ...]:
         self.by.append((threading.get_ident(), reader.device.index))
         return reader.read(gpm=True)
@@ -77,7 +74,7 @@ class Machine:
 def machine(clock: Time, readers: list[FakeReader]) -> Iterator[Machine]:
     machine = Machine(readers)
     yield machine
-    machine.end()
+    machine.threads.end(Problem("Over", "the test has ended", "Start another"))
 
 
 def test_one_thread_reads_all_devices_in_order(machine: Machine) -> None:

@@ -136,15 +136,12 @@ def test_a_link_that_is_down_has_a_place_of_its_own(nvml: FakeDriver) -> None:
     assert nvlink(machine.says(later)) == (2048, 4096, (None, 2048), (None, 4096))
 
 
-def nvlink_5(*counts: int) -> dict[str, int]:
-    names = ("f204_0", "f204_1", "f202_0", "f202_1")
-    return fields(f91=2, **dict(zip(names, counts, strict=True)))
-
-
 def test_counters_of_nvlink_5_are_in_bytes(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
-    machine.says(nvlink_5(WIDE + 1, WIDE + 1, WIDE + 3, WIDE + 4))
-    found = machine.says(nvlink_5(WIDE + 2, WIDE + 3, WIDE + 6, WIDE + 8))
+    first = {"f204_0": 1, "f204_1": 1, "f202_0": 3, "f202_1": 4}
+    later = {"f204_0": 2, "f204_1": 3, "f202_0": 6, "f202_1": 8}
+    for counts in (first, later):
+        found = machine.says(fields(f91=2, **{name: WIDE + n for name, n in counts.items()}))
     assert nvlink(found) == (3, 7, (1, 2), (3, 4))
 
 

@@ -109,13 +109,8 @@ class FakeUsage:
     age_ms: int = 0
 
     def __str__(self) -> str:
-        percentages = (
-            self.sm_percent,
-            self.memory_percent,
-            self.encoder_percent,
-            self.decoder_percent,
-        )
-        return " ".join(map(str, (self.pid, self.age_ms, *percentages)))
+        pid, *percentages, age = dataclasses.astuple(self)
+        return " ".join(map(str, (pid, age, *percentages)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +124,28 @@ class FakeSample:
         return f"{self.time_us} {self.percent}"
 
 
+def _lines(made: FakeDevice | FakeInstance, prefix: str, own: Mapping[str, str]) -> Iterator[str]:
+    """The lines of the state file for the fields; `own` has texts for those that are empty."""
+    for item in dataclasses.fields(made):
+        value = getattr(made, item.name)
+        if item.name == "instances":
+            continue
+        if isinstance(value, Mapping):
+            infix = "" if item.name == "values" else f"{item.name}."
+            yield from (f"{prefix}.{infix}{key} {n}" for key, n in value.items())
+        elif isinstance(value, tuple):
+            key = "process" if item.name == "processes" else item.name
+            yield from (f"{prefix}.{key}.{n} {row}" for n, row in enumerate(value))
+        elif value is not None:
+            text = int(value) if isinstance(value, bool) else value
+            yield f"{prefix}.{item.name} {own[item.name] if text == '' else text}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeInstance:
     """A MIG instance, as it stands a 1g.10gb of an H100: all that its handle answers for."""
 
     uuid: str = ""
-    """Where empty, made from both indices."""
     name: str | None = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
     gpu_instance: int | None = 7
     compute_instance: int | None = 0
@@ -149,21 +160,11 @@ class FakeInstance:
     processes: tuple[FakeProcess, ...] = ()
     fail: Mapping[str, int] = field(default_factory=dict)
     code: int = 0
-    """Return code of every function."""
 
     def lines(self, index: int, number: int) -> Iterator[str]:
         """The lines of the state file for the instance `number` of the device `index`."""
-        prefix = f"device.{index}.instance.{number}"
-        own = f"MIG-{index:08x}-{number:04x}-5d7e-9a51-{number:012x}"
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, Mapping):
-                infix = "fail." if item.name == "fail" else ""
-                yield from (f"{prefix}.{infix}{key} {n}" for key, n in value.items())
-            elif isinstance(value, tuple):
-                yield from (f"{prefix}.process.{n} {row}" for n, row in enumerate(value))
-            elif value is not None:
-                yield f"{prefix}.{item.name} {own if value == '' else value}"
+        own = {"uuid": f"MIG-{index:08x}-{number:04x}-5d7e-9a51-{number:012x}"}
+        return _lines(self, f"device.{index}.instance.{number}", own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +173,6 @@ class FakeDevice:
 
     name: str | None = "NVIDIA H100 80GB HBM3"
     uuid: str | None = ""
-    """Where empty, made from the index, as is the bus id."""
     pci_bus_id: str | None = ""
     pci_device_id: str | None = "2330"
     minor_number: int | None = 0
@@ -237,80 +237,52 @@ class FakeDevice:
     """What has a number in its key: `field.82` and its like are those of GetFieldValues."""
     processes: tuple[FakeProcess, ...] = ()
     usage: tuple[FakeUsage, ...] = ()
-    """Rows of process utilization as they are, besides those of the processes."""
     samples: tuple[FakeSample, ...] = (FakeSample(5_000_000), FakeSample(5_166_000))
     """What the driver has sampled of GPU utilization; without any, not supported."""
     samples_type: int | None = None
-    """Of the values; without it they are unsigned integers."""
     gpm_supported: int | None = 1
     gpm: Mapping[int | str, float] = field(default_factory=lambda: dict(GPM))
     """What each metric would be at this moment; `5.2` is metric 5 of GPU instance 2."""
     fail: Mapping[str, int] = field(default_factory=dict)
     """Return code by function (`nvmlDeviceGetFanSpeed`), field (`field.83`) or metric (`gpm.5`)."""
     code: int = 0
-    """Return code of every function: `GPU_IS_LOST`, `RESET_REQUIRED`."""
     hang: bool = False
-    """Whether every call blocks until this is no longer so."""
     delay_ms: int = 0
-    """How long every call takes."""
 
     def lines(self, index: int) -> Iterator[str]:
-        """The device's lines of the state file."""
         own = {
             "uuid": f"GPU-{index:08x}-fa4e-4dcf-8a3b-{index:012x}",
             "pci_bus_id": f"00000000:{0x17 + 0x10 * index:02X}:00.0",
         }
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            if item.name == "instances":
-                for number, instance in enumerate(value):
-                    if instance is not None:
-                        yield from instance.lines(index, number)
-            elif isinstance(value, Mapping):
-                prefix = "" if item.name == "values" else f"{item.name}."
-                yield from (f"device.{index}.{prefix}{key} {n}" for key, n in value.items())
-            elif isinstance(value, tuple):
-                key = "process" if item.name == "processes" else item.name
-                yield from (f"device.{index}.{key}.{n} {row}" for n, row in enumerate(value))
-            elif value is not None:
-                text = int(value) if isinstance(value, bool) else value
-                yield f"device.{index}.{item.name} {text or own.get(item.name, text)}"
+        yield from _lines(self, f"device.{index}", own)
+        for number, instance in enumerate(self.instances):
+            if instance is not None:
+                yield from instance.lines(index, number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeMachine:
-    """What is not one device's."""
-
     driver_version: str | None = "580.95.05"
     cuda_version: int | None = 13_000
     init_code: int = 0
     init_delay_ms: int = 0
     init_hang: bool = False
-    """Whether nvmlInit blocks until this is no longer so."""
     init_crash: bool = False
-    """Whether nvmlInit ends the process with SIGSEGV."""
     crash: tuple[str, ...] = ()
-    """Functions that end the process with SIGSEGV."""
     generation: int = 0
     """Another one is another loading of the driver: who was initialized before is so no more."""
     stale_code: int = UNINITIALIZED
-    """What is said to those."""
     fail: Mapping[str, int] = field(default_factory=dict)
-    """Return code by function, on every device."""
 
     def lines(self) -> Iterator[str]:
-        """The machine's lines of the state file."""
-        for name in ("driver_version", "cuda_version"):
-            if getattr(self, name) is not None:
-                yield f"{name} {getattr(self, name)}"
-        yield f"init.code {self.init_code}"
-        yield f"init.delay_ms {self.init_delay_ms}"
-        yield f"init.hang {int(self.init_hang)}"
-        yield f"init.crash {int(self.init_crash)}"
-        yield f"generation {self.generation}"
-        yield f"stale_code {self.stale_code}"
-        yield from (f"crash.{function} 1" for function in self.crash)
-        yield from (f"fail.{function} {code}" for function, code in self.fail.items())
+        for item in dataclasses.fields(self):
+            value, key = getattr(self, item.name), item.name.replace("init_", "init.")
+            if isinstance(value, Mapping):
+                yield from (f"{key}.{function} {code}" for function, code in value.items())
+            elif isinstance(value, tuple):
+                yield from (f"{key}.{function} 1" for function in value)
+            elif value is not None:
+                yield f"{key} {int(value) if isinstance(value, bool) else value}"
 
 
 class FakeDriver:
@@ -342,13 +314,11 @@ class FakeDriver:
         self.change_machine(**machine)
 
     def change(self, index: int, **changes: object) -> None:
-        """Change fields of one device."""
         devices = list(self.devices)
         devices[index] = replace(devices[index], **changes)  # type: ignore[arg-type]
         self.write(*devices)
 
     def change_machine(self, **changes: object) -> None:
-        """Change fields of the machine: `init_code`, `driver_version`, …."""
         self.machine = replace(self.machine, **changes)  # type: ignore[arg-type]
         lines = itertools.chain(
             self.machine.lines(),
@@ -375,7 +345,6 @@ class FakeDriver:
         return Counter(name for name, where in rows if index is None or where == wanted)
 
     def forget_calls(self) -> None:
-        """Count calls from here on."""
         self._calls.unlink(missing_ok=True)
 
 
