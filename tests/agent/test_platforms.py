@@ -94,11 +94,8 @@ def test_numbers_of_the_hosts_memory_are_not_the_devices(nvml: FakeDriver) -> No
 
 def test_a_total_below_what_processes_hold_is_not_the_devices(nvml: FakeDriver) -> None:
     """No table has every chip: this one has a new compute capability."""
-    memory = {"memory_total_bytes": 1 << 30, "memory_used_bytes": 1 << 29}
     process = FakeProcess(4101, memory_bytes=3 << 30)
-    nvml.write(
-        FakeDevice(name="NVIDIA New", **memory, memory_reserved_bytes=0, processes=(process,))
-    )
+    nvml.write(FakeDevice(memory_total_bytes=1 << 30, memory_used_bytes=100, processes=(process,)))
     (reader,) = start().readers()
     readings = [reader.read(gpm=False)[0] for _ in range(4)]
     assert {reading.sample.memory_total_bytes for reading in readings} == {None}

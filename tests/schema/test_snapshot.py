@@ -21,7 +21,6 @@ from gputop.agent.snapshot import (
     DriverState,
     Host,
     Inventory,
-    Machine,
     Process,
     ProcessKind,
     Record,
@@ -29,7 +28,6 @@ from gputop.agent.snapshot import (
     Source,
 )
 from gputop.agent.times import is_old, silence_limit
-from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.decode import decode, from_plain
 from gputop.schema.limits import NUMBER_LIMIT, DecodeError
 
@@ -194,37 +192,6 @@ def test_a_newer_schema_says_what_to_do() -> None:
     message = refusal(plain(INVENTORY) | {"schema": SCHEMA + 1, "driver_state": "levitating"})
     assert f"schema {SCHEMA + 1}" in message
     assert "upgrade this gputop" in message
-
-
-UNITS = ("_percent", "_bytes", "_celsius", "_watts", "_mhz", "_seconds", "_joules")
-PER_SECOND = tuple(f"{unit}_per_second" for unit in ("_bytes",))
-QUANTITIES = {"clock", "energy", "frequency", "memory", "power", "temperature", "utilization"}
-COUNTS = {name for name in CATALOGUE if QUANTITIES.isdisjoint(name.split("_"))}
-"""Readings that may be numbers without a unit: errors, lanes, a generation."""
-WITHOUT_A_UNIT = COUNTS | {
-    "children",  # processes
-    "devices_left_out",
-    "index",
-    "load_average",  # processes
-    "parent_pid",
-    "parent_start_time",
-    "pid",
-    "rank",
-    "schema",
-    "start_time",  # Unix seconds, as every time
-    "time",
-    "world_size",  # ranks
-}
-
-
-@pytest.mark.parametrize("cls", [Device, DeviceSample, Host, Inventory, Machine, Process, Sample])
-def test_a_number_is_in_the_unit_that_its_name_ends_in(cls: type[Any]) -> None:
-    numbers = {
-        name for name, hint in get_type_hints(cls).items() if {int, float} & {hint, *get_args(hint)}
-    }
-    assert numbers
-    without = {name for name in numbers if not name.endswith(UNITS + PER_SECOND)}
-    assert without <= WITHOUT_A_UNIT
 
 
 def test_a_problem_is_one_line() -> None:

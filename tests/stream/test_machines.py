@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Inventory, MachineState, Sample
 from gputop.schema.derived import label_of
-from gputop.stream import child, pipes
 from gputop.stream import machines as module
 from gputop.stream.child import Patience
 from gputop.stream.launch import StreamOptions
@@ -145,30 +143,6 @@ async def test_one_that_is_away_says_why_and_the_other_goes_on(
         ssh.does("b")
         sample = await watch.until(all_ok)
         assert of(sample, "b").problem is None
-
-
-async def test_one_that_hangs_at_connecting_delays_no_other(ssh: FakeSsh) -> None:
-    ssh.does("b", fake_ssh.HANGING)
-    async with watching("a", "b") as watch:
-        for _ in range(4):
-            sample = await watch.until(lambda s: of(s, "a").state is MachineState.OK)
-            assert of(sample, "b").state is MachineState.CONNECTING
-
-
-async def test_one_that_falls_silent_delays_no_other_and_is_given_up(
-    ssh: FakeSsh, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(child, "silence_limit", lambda _: -1.5)  # half a second, with its slack
-    monkeypatch.setattr(pipes, "SECOND_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(module, "PATIENCE", Patience(BOUND, 5.0, 5.0))
-    ssh.does("b", f"printf '%s\\n' '{to_line(streams.inventory(2))}'\n{fake_ssh.HANGING}")
-    async with watching("a", "b") as watch:
-        sample = await watch.until(lambda s: states(s) == {"a": "ok", "b": "away"})
-        problem = of(sample, "b").problem
-        assert problem is not None
-        assert problem.why == "it sent nothing for too long"
-        assert [r.power_watts for r in sample.devices if r.uuid.startswith("b/")] == [None, None]
-        assert of(await watch.sample(), "a").state is MachineState.OK
 
 
 async def test_one_that_dies_returns_and_its_devices_keep_their_place(ssh: FakeSsh) -> None:
