@@ -27,19 +27,14 @@ def write(root: Path, files: dict[str, str]) -> None:
         (root / name.lstrip("/")).write_text(content)
 
 
-def test_a_percentage_needs_some_time(clock: Time) -> None:
-    reader = HostReader()
-    clock.now += module.WINDOW_SECONDS / 2
-    early = reader.read()
-    assert early.cpu_percent is None
-    assert early.cpu_core_percent == ()
-    assert early.absent["cpu_percent"] is Absence.NO_DATA_YET
-    assert early.absent["cpu_core_percent"] is Absence.NO_DATA_YET
-
-
 def test_the_percentages_are_since_the_read_before(clock: Time, tmp_path: Path) -> None:
     root = fake_root(tmp_path, machines.INTEL | stat("cpu0 0 0 0 100", "cpu1 0 0 0 100"))
     reader = HostReader(root)
+    clock.now += module.WINDOW_SECONDS / 2
+    early = reader.read()
+    assert (early.cpu_percent, early.cpu_core_percent) == (None, ())
+    names = ("cpu_percent", "cpu_core_percent")
+    assert {early.absent[name] for name in names} == {Absence.NO_DATA_YET}
     write(root, stat("cpu0 20 0 0 180", "cpu1 40 0 0 160"))
     clock.now += 1.0
     host = reader.read()

@@ -13,11 +13,9 @@ from gputop.agent.simulated import (
     CHECKPOINT_EVERY_SECONDS,
     DEVICES,
     HOT_DEVICE,
-    LIMIT_WATTS,
     NOTEBOOK_DEVICE,
     STARVED_DEVICE,
     STARVED_WORK,
-    TOTAL_BYTES,
     SimulatedDriver,
     SimulatedReader,
 )
@@ -55,35 +53,30 @@ def test_nothing_impossible_in_five_minutes(clock: Time) -> None:
         for sample in samples:
             s: Any = sample
             assert {name for name in READINGS if getattr(s, name) is None} == set(s.absent)
-            assert 0 <= s.gpu_utilization_percent <= 100
-            assert 0 <= s.memory_utilization_percent <= s.gpu_utilization_percent
-            assert (
-                s.memory_used_bytes + s.memory_free_bytes + s.memory_reserved_bytes
-                == s.memory_total_bytes
-                == TOTAL_BYTES
-            )
-            assert s.memory_free_bytes > 0
+            assert 0 <= s.memory_utilization_percent <= s.gpu_utilization_percent <= 100
+            parts = (s.memory_used_bytes, s.memory_free_bytes, s.memory_reserved_bytes)
+            assert min(parts) > 0
+            assert sum(parts) == s.memory_total_bytes
             assert s.memory_attributed_bytes + s.memory_unattributed_bytes == s.memory_used_bytes
             assert s.nvlink_rx_bytes_per_second == sum(s.nvlink_link_rx_bytes_per_second)
             assert s.pcie_rx_bytes_per_second < 64e9
             assert (s.clock_event_reasons == ("idle",)) == (s.gpu_utilization_percent == 0)
-            assert 50 < s.power_watts <= LIMIT_WATTS == s.power_limit_watts
+            assert 50 < s.power_watts <= s.power_limit_watts
             assert 20 <= s.temperature_celsius < 90
             assert 0 < s.sm_clock_mhz <= 1980
-            assert 0 < s.memory_clock_mhz <= 2619
 
 
 def test_the_devices_train_in_step_one_waits_and_one_does_nothing(clock: Time) -> None:
     runs = list(run(clock, FIVE_MINUTES))
     busy = [[sample.gpu_utilization_percent or 0 for sample in samples] for samples in runs]
     assert {row[NOTEBOOK_DEVICE] for row in busy} == {0}
-    starved = [row[STARVED_DEVICE] for row in busy]
-    assert sum(each > 0 for each in starved) == pytest.approx(STARVED_WORK * FIVE_MINUTES, rel=0.1)
+    starved = sum(row[STARVED_DEVICE] > 0 for row in busy)
+    assert starved == pytest.approx(STARVED_WORK * FIVE_MINUTES, rel=0.1)
     training = [row[:STARVED_DEVICE] for row in busy]
     assert all(max(row) - min(row) < 20 for row in training)
-    checkpoint = [max(row) < 10 for row in training]
-    assert sum(checkpoint) == pytest.approx(
-        FIVE_MINUTES // CHECKPOINT_EVERY_SECONDS * simulated.CHECKPOINT_SECONDS, abs=6
+    checkpoints = FIVE_MINUTES // CHECKPOINT_EVERY_SECONDS
+    assert sum(max(row) < 10 for row in training) == pytest.approx(
+        checkpoints * simulated.CHECKPOINT_SECONDS, abs=6
     )
     assert sum(min(row) > 90 for row in training) > FIVE_MINUTES / 2
     hottest = max(runs[80], key=lambda sample: sample.temperature_celsius or 0)

@@ -117,6 +117,20 @@ async def test_a_killed_child_is_started_again(spawn: Spawn, pauses: list[float]
     assert pauses == [Patience().first_pause]
 
 
+async def test_a_child_that_is_started_again_is_told_again() -> None:
+    child = StreamChild(StreamOptions(60, demo=True, control=True).command, 60)
+    child.ask(interval=0.25)
+    asked = 0
+    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
+        async for record in records:
+            if isinstance(record, Inventory) and record.interval_seconds == 0.25:
+                asked += 1
+                if asked == 2:
+                    break
+                os.kill(pid_of(child), signal.SIGKILL)
+    await child.close()
+
+
 async def test_lines_that_cannot_be_read_are_left_out(spawn: Spawn) -> None:
     program = """
 say(INVENTORY)
@@ -270,11 +284,12 @@ async def test_a_snapshot_is_waited_for(
 
 async def test_one_snapshot_of_a_driver_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StreamOptions, "command", property(lambda _: arguments("until_the_end()")))
+    gc.collect()
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     with pytest.raises(StreamError, match=r"does not answer: it sent nothing within 0\.2 s\. "):
         await one_snapshot(timeout_seconds=0.2)
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
 
 
 BROKEN = Interruption(Problem("It stopped", "it ended", "gputop is restarting it"))
