@@ -8,11 +8,12 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
 
+from gputop.agent.device import Absence, Device
 from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
 from gputop.agent.process_limit import process_limit_problem
@@ -22,6 +23,7 @@ from gputop.stream import child as module
 from gputop.stream.child import (
     Interruption,
     Patience,
+    Snapshot,
     StreamChild,
     StreamError,
     first_snapshot,
@@ -169,9 +171,14 @@ async def test_what_is_printed_before_the_first_record_is_shown(spawn: Spawn) ->
     assert end.printed == child.printed == ">", "the last line, which has no end"
 
 
-async def test_a_child_that_never_says_a_word(spawn: Spawn) -> None:
-    child = spawn("until_the_end()")
-    child._patience = Patience(start=0.2)
+@pytest.mark.parametrize("printed", ["", "os.write(1, b'Choose: '); "])
+async def test_a_child_that_never_says_a_word(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch, printed: str
+) -> None:
+    """A prompt is waited for less long than a driver."""
+    monkeypatch.setattr(module, "PROMPT_SECONDS", 0.2)
+    child = spawn(f"{printed}until_the_end()")
+    child._patience = Patience(start=10 * BOUND if printed else 0.2)
     (silence,) = await first(child, 1)
     assert why(silence) == "it sent nothing for too long"
 
@@ -280,6 +287,18 @@ async def test_a_snapshot_is_waited_for(
         snapshots(child, BOUND), complete=True, waits=lambda each: each.sample.time < waits_for
     )
     assert found.sample.time == time
+
+
+@pytest.mark.parametrize("identified", [False, True])
+async def test_devices_are_identified_if_they_have_to_be(identified: bool) -> None:
+    unknown = Device(0, "unknown:0", "unknown", absent={"uuid": Absence.NO_DATA_YET})
+
+    async def taken() -> AsyncGenerator[Snapshot]:
+        yield Snapshot(replace(INVENTORY, devices=(unknown,)), SAMPLE)
+        yield Snapshot(INVENTORY, SAMPLE)
+
+    found = await first_snapshot(taken(), identified=identified)
+    assert (found.inventory is INVENTORY) == identified
 
 
 async def test_one_snapshot_of_a_driver_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
