@@ -114,8 +114,7 @@ class FakeDriver:
 class Time:
     """Stands in for a module's `time`: seconds that pass when told to."""
 
-    def __init__(self) -> None:
-        self.now = 1000.0
+    now = 1000.0
 
     def monotonic(self) -> float:
         return self.now
@@ -205,10 +204,6 @@ class Stream:
         assert self.inventory is not None
         return self.inventory.driver_state
 
-    def interval(self) -> float:
-        assert self.inventory is not None
-        return self.inventory.interval_seconds
-
     def problem(self) -> Problem | None:
         assert self.inventory is not None
         return self.inventory.problem
@@ -217,6 +212,7 @@ class Stream:
         self._thread.shutdown(wait=True)
 
 
+Readers = list[FakeReader]
 Open = Callable[..., Stream]
 """Opens a stream over a function that starts the driver."""
 

@@ -59,7 +59,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 @pytest.fixture
-def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeProc:
+def proc(clock: Time, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeProc:
     proc = FakeProc(tmp_path, monkeypatch)
     # No process there is one here.
     monkeypatch.setattr(module, "_exists", lambda _: False)
@@ -146,7 +146,7 @@ def test_the_workers_of_a_process(clock: Time, proc: FakeProc, owners: Owners) -
     assert (owner.cpu_percent, owner.io_wait) == (0, True)
 
 
-def test_a_kernel_that_does_not_list_children(clock: Time, proc: FakeProc, owners: Owners) -> None:
+def test_a_kernel_that_does_not_list_children(proc: FakeProc, owners: Owners) -> None:
     proc.add()
     (proc.root / "7/task/7/children").unlink()
     owner = find(owners, 7)
@@ -226,7 +226,7 @@ def test_a_start_time_follows_a_clock_that_was_set(
     assert boot.now() == 5000
 
 
-def test_what_has_no_command_line_has_a_name(clock: Time, proc: FakeProc, owners: Owners) -> None:
+def test_what_has_no_command_line_has_a_name(proc: FakeProc, owners: Owners) -> None:
     """Kernel threads and zombies; so has one whose command line may not be seen."""
     proc.add(command=b"", name=b"kworker/0:1)")
     assert find(owners, 7).command == "kworker/0:1)"
@@ -247,14 +247,12 @@ def test_what_has_no_command_line_has_a_name(clock: Time, proc: FakeProc, owners
         (b"serve --api-key abc --port 80\0\0\0\0", "serve --api-key ******** --port 80"),
     ],
 )
-def test_command_lines(
-    clock: Time, proc: FakeProc, owners: Owners, raw: bytes, command: str
-) -> None:
+def test_command_lines(proc: FakeProc, owners: Owners, raw: bytes, command: str) -> None:
     proc.add(command=raw)
     assert find(owners, 7).command == command
 
 
-def test_hidepid_1(clock: Time, proc: FakeProc, owners: Owners) -> None:
+def test_hidepid_1(proc: FakeProc, owners: Owners) -> None:
     """The directory can be seen, and nothing in it."""
     proc.add()
     proc.forbidden = {"7/stat", "7/status", "7/cmdline", "7/cgroup"}
@@ -273,9 +271,7 @@ def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find(Owners(), 0) == unseen(0, Absence.LOST)
 
 
-def test_nothing_else_of_an_environment_is_kept(
-    clock: Time, proc: FakeProc, owners: Owners
-) -> None:
+def test_nothing_else_of_an_environment_is_kept(proc: FakeProc, owners: Owners) -> None:
     """Neither what is read nor what is sent has its secrets."""
     names = ("AWS_SECRET_ACCESS_KEY", "RANK_TOKEN", "X_MASTER_ADDR")
     secrets = "".join(f"{name}={SECRET}\0" for name in names)
@@ -289,7 +285,7 @@ def test_nothing_else_of_an_environment_is_kept(
     assert SECRET not in f"{kept}{process}"
 
 
-def test_an_environment_that_may_not_be_read(clock: Time, proc: FakeProc, owners: Owners) -> None:
+def test_an_environment_that_may_not_be_read(proc: FakeProc, owners: Owners) -> None:
     """Of another user: its reason is given, because it may have a rank."""
     proc.add()
     proc.forbidden = {"7/environ"}
@@ -300,9 +296,7 @@ def test_an_environment_that_may_not_be_read(clock: Time, proc: FakeProc, owners
     assert not find(owners, 8).absent.keys() & {*Rank._fields}, "it has no rank"
 
 
-def test_ranks_in_containers_of_one_host_are_not_one_job(
-    clock: Time, proc: FakeProc, owners: Owners
-) -> None:
+def test_ranks_in_containers_of_one_host_are_not_one_job(proc: FakeProc, owners: Owners) -> None:
     """Each container has its own localhost."""
     environ = TORCHRUN.replace("=node01", "=localhost").encode()
     for pid, digit in ((7, "a"), (8, "b")):

@@ -29,13 +29,14 @@ from tests.agent.fakes import (
     FakeDriver,
     FakeReader,
     Open,
+    Readers,
     Stream,
     answer,
     fake_owners,
 )
 
 
-def started(opened: Open, readers: list[FakeReader]) -> Stream:
+def started(opened: Open, readers: Readers) -> Stream:
     """A stream whose driver has answered."""
     stream = opened(lambda: FakeDriver(*readers))
     stream.until(lambda _: stream.state() is DriverState.OK)
@@ -55,7 +56,7 @@ def hang(stream: Stream, reader: FakeReader, patch: pytest.MonkeyPatch) -> None:
         stream.until(lambda _: reader.asked.is_set())
 
 
-def test_the_inventory_comes_first_and_says_who(opened: Open, readers: list[FakeReader]) -> None:
+def test_the_inventory_comes_first_and_says_who(opened: Open, readers: Readers) -> None:
     driver = FakeDriver(*readers)
     driver.unlisted = ("0000:27:00.0",)
     stream = opened(lambda: driver)
@@ -77,9 +78,7 @@ def test_the_inventory_comes_first_and_says_who(opened: Open, readers: list[Fake
     )
 
 
-def test_the_inventory_is_sent_again_when_it_changes_only(
-    opened: Open, readers: list[FakeReader]
-) -> None:
+def test_the_inventory_is_sent_again_when_it_changes_only(opened: Open, readers: Readers) -> None:
     stream = started(opened, readers)
     sent = stream.inventories
     other = answer("GPU-9")
@@ -107,7 +106,7 @@ def with_samples(reader: FakeReader, *samples: int) -> None:
 
 
 def test_samples_of_utilization_come_once(
-    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+    opened: Open, readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = started(opened, readers)
     first, second, _ = readers
@@ -136,7 +135,7 @@ def test_samples_of_utilization_come_once(
 
 
 def test_a_driver_that_starts_slowly_delays_nothing(
-    opened: Open, readers: list[FakeReader], clock: Clock
+    opened: Open, readers: Readers, clock: Clock
 ) -> None:
     ready = threading.Event()
 
@@ -155,7 +154,7 @@ def test_a_driver_that_starts_slowly_delays_nothing(
 
 
 def test_a_hung_reader_holds_up_nobody_else(
-    opened: Open, readers: list[FakeReader], clock: Clock, monkeypatch: pytest.MonkeyPatch
+    opened: Open, readers: Readers, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = started(opened, readers)
     stream.sample()
@@ -201,7 +200,7 @@ def test_a_hung_reader_holds_up_nobody_else(
 
 
 def test_a_driver_that_is_gone_takes_its_devices_with_it(
-    opened: Open, readers: list[FakeReader], clock: Clock
+    opened: Open, readers: Readers, clock: Clock
 ) -> None:
     """It is closed, said to be gone, and begun anew, with other devices perhaps."""
     other = FakeReader(answer("GPU-8").device, answer("GPU-8"))
@@ -233,7 +232,7 @@ def test_a_driver_that_is_gone_takes_its_devices_with_it(
 
 
 def test_a_driver_that_comes_back_as_another_ends_the_sampler(
-    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+    opened: Open, readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The library that this process has loaded does not fit it: a new process is needed."""
     fallen: queue.SimpleQueue[threading.ExceptHookArgs] = queue.SimpleQueue()
@@ -254,7 +253,7 @@ def test_a_driver_that_comes_back_as_another_ends_the_sampler(
 
 
 def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
-    clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+    clock: Clock, readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Readings are complete and on time, and processes have what the driver says of them."""
     monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.01)
@@ -287,7 +286,7 @@ def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
 
 @pytest.mark.parametrize("stall", [2.0, 4.3, 100.0])
 def test_one_sample_after_a_stall_and_then_on_with_the_interval(
-    opened: Open, readers: list[FakeReader], clock: Clock, stall: float
+    opened: Open, readers: Readers, clock: Clock, stall: float
 ) -> None:
     """The process was stopped, or whoever reads the stream: what it missed is not caught up."""
     stream = started(opened, readers)
