@@ -171,22 +171,6 @@ def test_a_command_line_that_blocks(clock: Time, proc: FakeProc, owners: Owners)
     until(lambda: find(owners, 7).command == "python serve.py")
 
 
-def test_the_name_of_a_container_stands_for_its_id(
-    clock: Time, proc: FakeProc, tmp_path: Path
-) -> None:
-    config = tmp_path / f"var/lib/docker/containers/{ID}/config.v2.json"
-    owners = Owners(proc.path, root=tmp_path)
-    proc.add(cgroup=f"0::/docker/{ID}\n".encode())
-    assert find(owners, 7).container == ID[:12]
-    config.parent.mkdir(parents=True)
-    config.write_text('{"Name": "/trainer"}')
-    clock.now += IDENTITY_SECONDS
-    assert find(owners, 7).container == "trainer"
-    proc.add()
-    clock.now += IDENTITY_SECONDS
-    assert find(owners, 7).container is None
-
-
 def until(there: Callable[[], bool]) -> None:
     """Looks again and again until that is so: a thread has the answer at any moment now."""
     deadline, pause = time.monotonic() + BOUND, threading.Event()
@@ -272,7 +256,7 @@ def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_else_of_an_environment_is_kept(proc: FakeProc, owners: Owners) -> None:
-    """Neither what is read nor what is sent has its secrets."""
+    """Neither what is read nor what is sent has its secrets. A container has its own localhost."""
     names = ("AWS_SECRET_ACCESS_KEY", "RANK_TOKEN", "X_MASTER_ADDR")
     secrets = "".join(f"{name}={SECRET}\0" for name in names)
     proc.add(environ=f"{secrets}{TORCHRUN}\0".encode())
@@ -294,14 +278,3 @@ def test_an_environment_that_may_not_be_read(proc: FakeProc, owners: Owners) -> 
     assert {owner.absent[name] for name in Rank._fields} == {Absence.NO_PERMISSION}
     proc.add(8)
     assert not find(owners, 8).absent.keys() & {*Rank._fields}, "it has no rank"
-
-
-def test_ranks_in_containers_of_one_host_are_not_one_job(proc: FakeProc, owners: Owners) -> None:
-    """Each container has its own localhost."""
-    environ = TORCHRUN.replace("=node01", "=localhost").encode()
-    for pid, digit in ((7, "a"), (8, "b")):
-        proc.add(pid, environ=environ, cgroup=f"0::/docker/{digit * 64}\n".encode())
-    first, second = find(owners, 7).job_id, find(owners, 8).job_id
-    assert first is not None
-    assert first.endswith(f"/{'a' * 12}:29500")
-    assert second != first

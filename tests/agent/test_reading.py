@@ -95,14 +95,3 @@ def test_the_devices_behind_a_stuck_one_are_read_by_another_thread(
     # Those that were not read in the tick before come first.
     assert devices == [4, 5, 6, 7, 0, 1, 2]
     assert [machine.tick() for _ in range(2)] == [{other: [0, 1, 2, 4, 5, 6, 7]}] * 2
-
-
-def test_a_slow_machine_reads_every_device_before_one_twice(machine: Machine) -> None:
-    """A tick that comes before the last one has ended begins with the devices left."""
-    machine.tick()
-    machine.hang(5)
-    machine.threads.read_all(0.01)
-    machine.readers[5].gate.set()
-    machine.wait_for(7)
-    machine.wait_for(5)
-    assert [index for _, index in machine.by] == [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5]

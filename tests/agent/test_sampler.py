@@ -78,21 +78,6 @@ def test_the_inventory_comes_first_and_says_who(opened: Open, readers: Readers) 
     )
 
 
-def test_the_inventory_is_sent_again_when_it_changes_only(opened: Open, readers: Readers) -> None:
-    stream = started(opened, readers)
-    sent = stream.inventories
-    other = answer("GPU-9")
-    for name, more in (("", 0), ("Known now", 1)):
-        if name:
-            readers[1].reading = replace(other, device=replace(other.device, name=name))
-            stream.until(lambda _: stream.inventories > sent)
-        for _ in range(5):
-            stream.sample()
-        assert stream.inventories == sent + more
-    assert stream.inventory is not None
-    assert [device.name for device in stream.inventory.devices] == ["Fake", "Known now", "Fake"]
-
-
 def fine(sample: Sample, uuid: str) -> tuple[int, ...] | None:
     device = sample.device(uuid)
     assert device is not None
@@ -132,25 +117,6 @@ def test_samples_of_utilization_come_once(
     with_samples(second, 3, 4)
     stream.sample()
     assert fine(stream.sample(), "GPU-1") == (3, 4)
-
-
-def test_a_driver_that_starts_slowly_delays_nothing(
-    opened: Open, readers: Readers, clock: Clock
-) -> None:
-    ready = threading.Event()
-
-    def start() -> FakeDriver:
-        assert ready.wait(60)
-        return FakeDriver(*readers)
-
-    stream = opened(start, 3600.0)
-    first = stream.sample()
-    assert stream.state() is DriverState.STARTING
-    assert first.devices == ()
-    assert first.host.memory_total_bytes
-    ready.set()
-    assert len(stream.sample().devices) == 3
-    assert sum(clock.pauses) < 1.0, "nobody waits for the hour to see its devices"
 
 
 def test_a_hung_reader_holds_up_nobody_else(

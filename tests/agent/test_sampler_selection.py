@@ -40,18 +40,6 @@ def first(stream: Stream) -> Sample:
     return stream.until(lambda _: stream.state() is DriverState.OK)
 
 
-@pytest.mark.parametrize("text", [UUIDS[1], UUIDS[1][:6], ADDRESSES[1], "2A:00.0"])
-def test_a_device_is_chosen_by_what_it_is_identified_by(
-    opened: Open, readers: Readers, text: str
-) -> None:
-    stream = opened(lambda: FakeDriver(*readers), selection=Selection((text,)))
-    sample = first(stream)
-    assert indices(stream, sample) == [1]
-    assert sample.devices[0].temperature_celsius == 7
-    assert stream.inventory is not None
-    assert stream.inventory.devices_left_out == 2
-
-
 def hang(patch: pytest.MonkeyPatch) -> None:
     """Let a thread whose gate is shut be stuck at once, and not be waited for."""
     patch.setattr(opening, "IDENTIFY_SECONDS", 0.2)

@@ -102,14 +102,6 @@ def test_an_index_is_known_before_devices_are_identified(
     assert Selection(ids, only_visible=True).needs_identities
 
 
-def test_a_message_names_eight_gpus_of_many() -> None:
-    many = tuple(Device(n, f"GPU-{n}", "H100", pci_bus_id=f"0000:0{n}:00.0") for n in range(10))
-    with pytest.raises(ProblemError, match="has GPU 0, 1, 2, 3, 4, 5, 6, 7 and 2 more"):
-        Selection(("12",)).among(many)
-    with pytest.raises(ProblemError, match=r"0000:07:00\.0 and 2 more"):
-        Selection(("0000:99:00.0",)).among(many)
-
-
 def test_the_message_names_the_gpu_that_does_not_answer() -> None:
     assert Selection(("1",)).among(HUNG) == {"unknown:1": None}
     with pytest.raises(ProblemError) as caught:

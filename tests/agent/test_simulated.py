@@ -9,16 +9,7 @@ import pytest
 
 from gputop.agent import simulated
 from gputop.agent.device import READINGS, DeviceSample
-from gputop.agent.simulated import (
-    CHECKPOINT_EVERY_SECONDS,
-    DEVICES,
-    HOT_DEVICE,
-    NOTEBOOK_DEVICE,
-    STARVED_DEVICE,
-    STARVED_WORK,
-    SimulatedDriver,
-    SimulatedReader,
-)
+from gputop.agent.simulated import DEVICES, SimulatedDriver, SimulatedReader
 from tests.agent.fakes import Time
 
 FIVE_MINUTES = 300
@@ -64,20 +55,3 @@ def test_nothing_impossible_in_five_minutes(clock: Time) -> None:
             assert 50 < s.power_watts <= s.power_limit_watts
             assert 20 <= s.temperature_celsius < 90
             assert 0 < s.sm_clock_mhz <= 1980
-
-
-def test_the_devices_train_in_step_one_waits_and_one_does_nothing(clock: Time) -> None:
-    runs = list(run(clock, FIVE_MINUTES))
-    busy = [[sample.gpu_utilization_percent or 0 for sample in samples] for samples in runs]
-    assert {row[NOTEBOOK_DEVICE] for row in busy} == {0}
-    starved = sum(row[STARVED_DEVICE] > 0 for row in busy)
-    assert starved == pytest.approx(STARVED_WORK * FIVE_MINUTES, rel=0.1)
-    training = [row[:STARVED_DEVICE] for row in busy]
-    assert all(max(row) - min(row) < 20 for row in training)
-    checkpoints = FIVE_MINUTES // CHECKPOINT_EVERY_SECONDS
-    assert sum(max(row) < 10 for row in training) == pytest.approx(
-        checkpoints * simulated.CHECKPOINT_SECONDS, abs=6
-    )
-    assert sum(min(row) > 90 for row in training) > FIVE_MINUTES / 2
-    hottest = max(runs[80], key=lambda sample: sample.temperature_celsius or 0)
-    assert hottest == runs[80][HOT_DEVICE]

@@ -10,7 +10,7 @@ from gputop.agent.device import Absence, DeviceSample
 from gputop.agent.nvml.fields import Asked
 from gputop.agent.nvml.traffic import RateCounter
 from tests.agent.reader import OneDevice
-from tests.driver import ALL_LINKS, NO_PERMISSION, NOT_SUPPORTED, FakeDevice, FakeDriver
+from tests.driver import ALL_LINKS, FakeDevice, FakeDriver
 
 pytestmark = pytest.mark.driver
 
@@ -95,18 +95,6 @@ def test_pcie_counters_are_enough_once_they_are_proven(nvml: FakeDriver) -> None
     assert pcie(machine.says(measured | fields(f198=WIDE + 60, f197=WIDE))) == (10, WIDE - 20)
     machine.says(measured | fields(f198=WIDE + 60, f197=WIDE), 60.0)
     assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == 1
-
-
-@pytest.mark.parametrize(
-    ("code", "reason"), [(NO_PERMISSION, Absence.NO_PERMISSION), (NOT_SUPPORTED, NO_RATE)]
-)
-def test_a_device_that_does_not_know_its_pcie_traffic(
-    nvml: FakeDriver, code: int, reason: Absence
-) -> None:
-    machine = Machine(nvml, {"nvmlDeviceGetPcieThroughput": code})
-    for _ in range(30):
-        assert pcie(machine.says({})) == (reason, reason)
-    assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == (1 if reason is NO_RATE else 3)
 
 
 TWO_LINKS = fields(f91=2, f139_0=10, f139_1=20, f138_0=30, f138_1=40)
