@@ -30,7 +30,7 @@ def write(root: Path, files: dict[str, str]) -> None:
 def test_the_percentages_are_since_the_read_before(clock: Time, tmp_path: Path) -> None:
     root = fake_root(tmp_path, machines.INTEL | stat("cpu0 0 0 0 100", "cpu1 0 0 0 100"))
     reader = HostReader(root)
-    clock.now += module.WINDOW_SECONDS / 2
+    clock.now += 0.05
     early = reader.read()
     assert (early.cpu_percent, early.cpu_core_percent) == (None, ())
     names = ("cpu_percent", "cpu_core_percent")
@@ -42,7 +42,7 @@ def test_the_percentages_are_since_the_read_before(clock: Time, tmp_path: Path) 
     assert (host.cpu_clock_mhz, host.cpu_temperature_celsius) == (3000.25, 58.0)
     write(root, cpuinfo("1000.0004"))
     write(root, stat("cpu0 80 0 0 220", "cpu1 120 0 0 180"))
-    clock.now += module.WINDOW_SECONDS / 10
+    clock.now += 0.09
     host = reader.read()
     assert (host.cpu_core_percent, host.cpu_clock_mhz) == ((20.0, 40.0), 3000.25)
     clock.now += 1.0

@@ -18,13 +18,7 @@ from gputop.agent.device import Absence
 from gputop.agent.interface import OWNER_FIELDS, with_facts
 from gputop.agent.linux import owners as module
 from gputop.agent.linux import procfs
-from gputop.agent.linux.owners import (
-    CHILDREN,
-    CHILDREN_SECONDS,
-    IDENTITY_SECONDS,
-    LISTED_SECONDS,
-    Owners,
-)
+from gputop.agent.linux.owners import CHILDREN, Owners
 from gputop.agent.linux.procfs import BOOT_TIME, TICKS_PER_SECOND
 from gputop.agent.linux.ranks import NAMES, Rank
 from tests.agent.fake_proc import FakeProc
@@ -138,7 +132,7 @@ def test_the_workers_of_a_process(clock: Time, proc: FakeProc, owners: Owners) -
     assert (owner.children, owner.children_cpu_percent, owner.io_wait) == (2, None, False)
     assert owner.absent["children_cpu_percent"] is Absence.NO_DATA_YET
     add_workers(2 * TICKS_PER_SECOND, TICKS_PER_SECOND, b"D")
-    clock.now += CHILDREN_SECONDS
+    clock.now += 2.0
     owner = find(owners, 7)
     assert owner.children_cpu_percent == pytest.approx(150.0)
     assert owner.children_cpu_most_percent == pytest.approx(100.0)
@@ -166,7 +160,7 @@ def test_a_command_line_that_blocks(clock: Time, proc: FakeProc, owners: Owners)
         assert (stuck.user, stuck.command, stuck.io_wait) == ("root", "python", True)
         assert stuck.start_time == START
         assert find(owners, 8).command == "python train.py"
-        clock.now += IDENTITY_SECONDS
+        clock.now += 10.0
     command_line.write_bytes(b"python\0serve.py\0")
     until(lambda: find(owners, 7).command == "python serve.py")
 
@@ -188,9 +182,9 @@ def test_a_pid_that_is_used_again(clock: Time, proc: FakeProc, owners: Owners) -
     proc.add(user_ticks=3, start=600, command=b"vim\0")
     clock.now += 1.0
     assert find(owners, 7) == unseen(7, Absence.NO_DATA_YET)
-    clock.now += LISTED_SECONDS / 2
+    clock.now += 0.5
     assert find(owners, 7).command is None
-    clock.now += LISTED_SECONDS / 2
+    clock.now += 0.5
     owner = find(owners, 7)
     assert owner.command == "vim"
     assert owner.start_time == START + 100 / TICKS_PER_SECOND

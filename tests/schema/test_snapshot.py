@@ -24,9 +24,9 @@ from gputop.agent.snapshot import (
 )
 from gputop.agent.times import is_old, silence_limit
 from gputop.schema.decode import decode, from_plain
-from gputop.schema.limits import NUMBER_LIMIT, DecodeError
+from gputop.schema.limits import DecodeError
 
-LARGEST_REAL = math.nextafter(NUMBER_LIMIT, 0)
+LARGEST_REAL = math.nextafter(2.0**63, 0)
 
 INVENTORY = Inventory(
     time=1.5,

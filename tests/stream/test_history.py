@@ -21,7 +21,6 @@ from gputop.schema.derived import (
     PROCESS_IO_WAIT,
     SLOWDOWN_BITS,
 )
-from gputop.stream import process_history
 from gputop.stream.history import History
 from gputop.stream.process_history import ProcessHistory
 from tests import streams
@@ -132,8 +131,10 @@ def test_samples_without_the_process_are_gaps() -> None:
 
 def test_it_is_bounded() -> None:
     history, held = ProcessHistory(), streams.process(1, 0, cpu_percent=5.0)
-    for _ in range(3 * process_history.CAPACITY):
+    for _ in range(1800):
         history.add([held])
-    assert len(history.series(held, "cpu_percent")) <= 2 * process_history.CAPACITY
-    history.add([streams.process(n, 0) for n in range(2, process_history.MOST_PROCESSES + 2)])
+    assert 600 <= len(history.series(held, "cpu_percent")) <= 1200
+    for most, kept in ((2047, True), (2048, False)):
+        history.add([streams.process(n, 0) for n in range(2, most + 2)])
+        assert bool(history.series(held, "cpu_percent")) is kept
     assert history.series(held, "cpu_percent") == []
