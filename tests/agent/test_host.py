@@ -9,9 +9,8 @@ import pytest
 from gputop.agent.device import Absence
 from gputop.agent.linux import host as module
 from gputop.agent.linux.host import HostReader
-from tests.agent import machines
 from tests.agent.fakes import Time
-from tests.agent.machines import cpuinfo, stat
+from tests.agent.test_machine import INTEL, cpuinfo, stat
 from tests.fake_root import fake_root
 
 
@@ -28,7 +27,7 @@ def write(root: Path, files: dict[str, str]) -> None:
 
 
 def test_the_percentages_are_since_the_read_before(clock: Time, tmp_path: Path) -> None:
-    root = fake_root(tmp_path, machines.INTEL | stat("cpu0 0 0 0 100", "cpu1 0 0 0 100"))
+    root = fake_root(tmp_path, INTEL | stat("cpu0 0 0 0 100", "cpu1 0 0 0 100"))
     reader = HostReader(root)
     clock.now += 0.05
     early = reader.read()

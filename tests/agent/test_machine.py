@@ -1,22 +1,78 @@
-"""The machine's files, as kinds of kernels and containers have them, and against psutil."""
+"""The machine's files, as kinds of kernels and containers have them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gputop.agent.linux import machine
 from gputop.agent.linux.machine import Memory
-from tests.agent import machines
-from tests.agent.machines import chip, cpuinfo, meminfo, policy, stat, zone
-from tests.fake_root import fake_root
-
-if TYPE_CHECKING:
-    from tests.agent.machines import Files
+from tests.fake_root import LINK, fake_root
 
 KIB = 1024
+Files = dict[str, str]
+
+
+def stat(*cpus: str) -> Files:
+    """Content of /proc/stat with these lines of CPUs; the first line is their sum on real ones."""
+    lines = ["cpu  9 9 9 9 9 9 9 9 9 9", *cpus, "intr 123 0 0", "btime 1700000000"]
+    return {"/proc/stat": "\n".join(lines) + "\n"}
+
+
+def meminfo(**kibibytes: int) -> Files:
+    rows = [f"{name}:{amount:>16} kB\n" for name, amount in kibibytes.items()]
+    return {"/proc/meminfo": "".join([*rows, "HugePages_Total:       0\n"])}
+
+
+def cpuinfo(*clocks: str) -> Files:
+    """Content of /proc/cpuinfo on x86."""
+    rows = [f"processor\t: 0\nmodel name\t: x\ncpu MHz\t\t: {clock}\n\n" for clock in clocks]
+    return {"/proc/cpuinfo": "".join(rows)}
+
+
+def policy(number: int, current: str | None, cpuinfo: str | None = None) -> Files:
+    """Folder of the frequency of some CPUs; None for a file that is not there."""
+    folder = f"/sys/devices/system/cpu/cpufreq/policy{number}"
+    files = {f"{folder}/scaling_max_freq": "3400000\n", f"{folder}/scaling_min_freq": "800000\n"}
+    if current is not None:
+        files[f"{folder}/scaling_cur_freq"] = f"{current}\n"
+    if cpuinfo is not None:
+        files[f"{folder}/cpuinfo_cur_freq"] = f"{cpuinfo}\n"
+    return files
+
+
+def chip(number: int, name: str, *millidegrees: str, folder: str | None = None) -> Files:
+    folder = folder or f"/sys/class/hwmon/hwmon{number}"
+    files = {f"{folder}/name": f"{name}\n"}
+    for sensor, content in enumerate(millidegrees, start=1):
+        files[f"{folder}/temp{sensor}_input"] = f"{content}\n"
+        files[f"{folder}/temp{sensor}_label"] = f"Core {sensor}\n"
+        files[f"{folder}/temp{sensor}_max"] = "100000\n"
+    return files
+
+
+def zone(number: int, kind: str, millidegrees: str) -> Files:
+    folder = f"/sys/class/thermal/thermal_zone{number}"
+    return {f"{folder}/type": f"{kind}\n", f"{folder}/temp": f"{millidegrees}\n"}
+
+
+CORETEMP = chip(1, "coretemp", "51000", "58000", "49000")
+PLATFORM = "/sys/devices/platform/coretemp.0/hwmon/hwmon1"
+INTEL = {
+    **stat("cpu0 10 0 5 80 5 0 0 0 0 0", "cpu1 10 0 5 80 5 0 0 0 0 0"),
+    **meminfo(MemTotal=1000, MemFree=300, MemAvailable=600, Shmem=50),
+    "/proc/loadavg": "0.51 1.25 2.00 3/456 789\n",
+    **cpuinfo("2600.000", "3400.500"),
+    **policy(0, "2600000"),
+    **policy(1, "3400500"),
+    **chip(0, "nvme", "91850", "95850"),
+    **CORETEMP,
+}
+LINKED = {f"{PLATFORM}/{key.rpartition('/')[2]}": value for key, value in CORETEMP.items()}
+LINKED["/sys/class/hwmon/hwmon1"] = f"{LINK}../../devices/platform/coretemp.0/hwmon/hwmon1"
+"""Sensors as they are in a kernel: the folder of all chips has links."""
 
 
 ZERO = " 0 0 0 0 0 0"
@@ -49,7 +105,7 @@ def test_cpu_percents(tmp_path: Path, after: tuple[str, ...], expected: tuple[fl
 
 
 MEMORYS: dict[str, tuple[Any, ...]] = {
-    "as usual": (machines.MEMORY, Memory(1000 * KIB, 600 * KIB), 400 * KIB),
+    "as usual": (INTEL, Memory(1000 * KIB, 600 * KIB), 400 * KIB),
     "LXC: the host's estimate": (
         meminfo(MemTotal=1000, MemFree=300, MemAvailable=9000),
         Memory(1000 * KIB, 300 * KIB),
@@ -75,16 +131,15 @@ def test_memory(tmp_path: Path, files: Files, expected: Memory, used: int | None
 
 @pytest.mark.parametrize(
     ("files", "expected"),
-    [(machines.LOAD, (0.51, 1.25, 2.0)), ({"/proc/loadavg": "a b c\n"}, ()), ({}, ())],
+    [(INTEL, (0.51, 1.25, 2.0)), ({"/proc/loadavg": "a b c\n"}, ()), ({}, ())],
 )
 def test_load_average(tmp_path: Path, files: Files, expected: tuple[float, ...]) -> None:
     assert machine.load_average(fake_root(tmp_path, files)) == expected
 
 
 CPU_CLOCKS: dict[str, tuple[Any, ...]] = {
-    "Intel": (machines.INTEL, 3000.25),
-    "AMD": (machines.AMD, 2450.0),
-    "a container without /sys": (machines.CONTAINER_WITHOUT_SYS, 3000.25),
+    "Intel": (INTEL, 3000.25),
+    "a container without /sys": (cpuinfo("2600.000", "3400.500"), 3000.25),
     "one unknown": (cpuinfo("0.000", "2600.000"), 2600.0),
     "unknown to a virtual machine": (cpuinfo("0.000"), None),
     "known to the driver only": (cpuinfo("0.000") | policy(0, "1500000"), 1500.0),
@@ -105,13 +160,18 @@ def test_cpu_clock(tmp_path: Path, files: Files, expected: float | None) -> None
 
 
 CPU_TEMPERATURES: dict[str, tuple[Any, ...]] = {
-    "Intel": (machines.INTEL, 58.0),
-    "AMD": (machines.AMD, 67.375),
-    "a board with thermal zones": (machines.BOARD, 48.5),
-    "a container without /sys": (machines.CONTAINER_WITHOUT_SYS, None),
-    "chips are links": (machines.LINKED, 58.0),
+    "Intel": (INTEL, 58.0),
+    "AMD": (
+        chip(0, "acpitz", "16800") | chip(1, "k10temp", "67375", "61500") | chip(2, "x", "99000"),
+        67.375,
+    ),
+    "a board with thermal zones": (
+        zone(0, "cpu-thermal", "48500") | zone(1, "gpu-thermal", "70000"),
+        48.5,
+    ),
+    "chips are links": (LINKED, 58.0),
     "Intel's chip in its own folder only": (
-        chip(0, "acpitz", "16800") | chip(1, "coretemp", "40000", folder=machines.PLATFORM),
+        chip(0, "acpitz", "16800") | chip(1, "coretemp", "40000", folder=PLATFORM),
         40.0,
     ),
     "two sockets": (chip(0, "coretemp", "40000") | chip(1, "coretemp", "62000"), 62.0),
