@@ -78,20 +78,14 @@ def test_a_device_is_not_touched_before_it_is_read(nvml: FakeDriver) -> None:
 
 def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDriver) -> None:
     fail = {"nvmlDeviceGetMaxClockInfo": NO_PERMISSION}
-    nvml.write(
-        FakeDevice(name=None, pci_bus_id=None, values={}, fail=fail),
-        driver_version=None,
-        cuda_version=None,
-    )
+    nvml.change_machine(driver_version=None, cuda_version=None)
+    one = OneDevice(nvml, FakeDevice(name=None, pci_bus_id=None, values={}, fail=fail))
     driver = start()
     assert driver.driver_version is driver.cuda_version is None
-    (reader,) = driver.readers()
-    reader.read(gpm=False)
-    device = reader.device
+    device = one.reading().device
     assert device.name == "unknown device"
-    assert {device.absent[name] for name in ("name", "pci_bus_id", "pci_device_id")} == {
-        Absence.NOT_SUPPORTED
-    }
+    names = ("name", "pci_bus_id", "pci_device_id")
+    assert {device.absent[name] for name in names} == {Absence.NOT_SUPPORTED}
     assert device.absent["sm_clock_max_mhz"] is Absence.NO_PERMISSION
 
 
@@ -295,10 +289,7 @@ PROBLEMS = {
     DRIVER_NOT_LOADED: "NVIDIA driver not loaded",
     12: "NVIDIA library not loaded: libnvidia-ml.so.1 is there, but does not fit",
     13: "NVIDIA driver too old",
-    15: "NVML does not work: GPU is lost (code 15)",
-    17: "NVML does not work: The operating system has blocked the request (code 17)",
     VERSION_MISMATCH: "NVIDIA driver half upgraded",
-    UNKNOWN: "NVML does not work: Unknown Error (code 999)",
     4711: "NVML does not work: fake driver's error 4711 (code 4711)",
 }
 

@@ -40,18 +40,14 @@ def first(stream: Stream) -> Sample:
     return stream.until(lambda _: stream.state() is DriverState.OK)
 
 
-def hang(patch: pytest.MonkeyPatch) -> None:
-    """Let a thread whose gate is shut be stuck at once, and not be waited for."""
-    patch.setattr(opening, "IDENTIFY_SECONDS", 0.2)
-    patch.setattr(opening, "RETRY_SECONDS", 0.2)
-    patch.setattr(reading, "STUCK_SECONDS", -1.0)
-
-
 def test_a_device_that_answers_late_is_found_then(
     opened: Open, readers: Readers, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until then one line says which device does not answer. The driver is not started again."""
-    hang(monkeypatch)
+    # A thread whose gate is shut is stuck at once, and is not waited for.
+    monkeypatch.setattr(opening, "IDENTIFY_SECONDS", 0.2)
+    monkeypatch.setattr(opening, "RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(reading, "STUCK_SECONDS", -1.0)
     readers[1].gate.clear()
     starts: list[FakeDriver] = []
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 import uuid
 from typing import TYPE_CHECKING
 
@@ -119,26 +117,6 @@ async def test_a_sample_comes_with_the_last_of_them_and_not_by_a_clock(ssh: Fake
         await watch.until(all_ok)
         for _ in range(3):
             assert all_ok(await watch.sample())
-
-
-async def test_one_that_dies_says_why_and_returns_to_its_place(ssh: FakeSsh) -> None:
-    ssh.does("b", f"echo $$ > {ssh.folder}/pid")
-    async with watching("a", "b") as watch:
-        await watch.until(all_ok)
-        ssh.does("b", fake_ssh.REFUSED)
-        os.kill(int((ssh.folder / "pid").read_text()), signal.SIGKILL)
-        why = "connect to host b port 22: Connection refused"
-        sample = await watch.until(lambda s: why in str(of(s, "b").problem))
-        assert states(sample) == {"a": "ok", "b": "away"}
-        assert watch.inventory is not None
-        assert len(watch.inventory.devices) == len(sample.devices) == 4
-        powers = {r.uuid[0]: r.power_watts for r in sample.devices}
-        assert powers["a"] is not None
-        assert powers["b"] is None
-        ssh.does("b")
-        sample = await watch.until(all_ok)
-        assert of(sample, "b").problem is None
-        assert all(r.power_watts is not None for r in sample.devices)
 
 
 async def test_this_machine_is_one_of_them_without_ssh(
