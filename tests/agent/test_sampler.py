@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -19,7 +19,7 @@ from gputop.agent import sampler as module
 from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
 from gputop.agent.interface import DriverError, Facts, ReplacedError
 from gputop.agent.sampler import Sampler
-from gputop.agent.snapshot import DriverState, Inventory, Sample, Source
+from gputop.agent.snapshot import DriverState, Inventory, Source
 from gputop.agent.times import silence_limit
 from tests.agent.fakes import (
     BOUND,
@@ -41,6 +41,19 @@ def started(opened: Open, readers: Readers) -> Stream:
     stream = opened(lambda: FakeDriver(*readers))
     stream.until(lambda _: stream.state() is DriverState.OK)
     return stream
+
+
+def one_after_the_other(*results: FakeDriver | DriverError) -> Callable[[], FakeDriver]:
+    """Return what starts the driver, with another result each time."""
+    left = iter(results)
+
+    def start() -> FakeDriver:
+        result = next(left)
+        if isinstance(result, DriverError):
+            raise result
+        return result
+
+    return start
 
 
 def steps(times: list[float]) -> list[float]:
@@ -78,12 +91,6 @@ def test_the_inventory_comes_first_and_says_who(opened: Open, readers: Readers) 
     )
 
 
-def fine(sample: Sample, uuid: str) -> tuple[int, ...] | None:
-    device = sample.device(uuid)
-    assert device is not None
-    return device.gpu_utilization_samples_percent
-
-
 def with_samples(reader: FakeReader, *samples: int) -> None:
     """What it answers from here on, each time anew."""
     changed = replace(reader.reading.sample, gpu_utilization_samples_percent=samples)
@@ -93,30 +100,22 @@ def with_samples(reader: FakeReader, *samples: int) -> None:
 def test_samples_of_utilization_come_once(
     opened: Open, readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def fine() -> list[tuple[int, ...] | None]:
+        return [each.gpu_utilization_samples_percent for each in stream.sample().devices[:2]]
+
     stream = started(opened, readers)
-    first, second, _ = readers
-    with_samples(first, 1, 2)
-    with_samples(second, 3, 4)
-    stream.until(lambda sample: fine(sample, "GPU-1") == (3, 4))
-    hang(stream, second, monkeypatch)
-    late = stream.sample()
-    assert (fine(late, "GPU-0"), fine(late, "GPU-1")) == ((1, 2), ())
-    assert late.devices[1].gpu_utilization_percent == 7  # as it was
-    second.gate.set()
-    stream.wait_for(second)
-    threads = stream.sampler._opening.opened.threads
-    assert threads is not None
-    with_samples(second, 5)
-    with threads.changed:  # asked, and answered again, before anything is sent
-        threads.tick += 1
-        threads.changed.notify_all()
-    stream.wait_for(second)
-    with_samples(second)
-    # What it was asked as it hung, and since then, and this.
-    assert fine(stream.sample(), "GPU-1") == (3, 4, 3, 4, 5)
-    with_samples(second, 3, 4)
-    stream.sample()
-    assert fine(stream.sample(), "GPU-1") == (3, 4)
+    with_samples(readers[0], 1, 2)
+    with_samples(readers[1], 3, 4)
+    stream.until(lambda sample: sample.devices[1].gpu_utilization_samples_percent == (3, 4))
+    hang(stream, readers[1], monkeypatch)
+    assert fine() == [(1, 2), ()]
+    readers[1].gate.set()
+    stream.wait_for(readers[1])
+    late = fine()[1]
+    assert late is not None
+    assert late[:2] == (3, 4), "what it answered between two samples is not lost"
+    with_samples(readers[1], 5)
+    stream.until(lambda sample: sample.devices[1].gpu_utilization_samples_percent == (5,))
 
 
 def test_a_hung_reader_holds_up_nobody_else(
@@ -172,15 +171,7 @@ def test_a_driver_that_is_gone_takes_its_devices_with_it(
     other = FakeReader(answer("GPU-8").device, answer("GPU-8"))
     other.gate.set()
     drivers = [FakeDriver(*readers), FakeDriver(other)]
-    starts = iter([drivers[0], None, drivers[1]])
-
-    def start() -> FakeDriver:
-        driver = next(starts)
-        if driver is None:
-            raise DriverError(NO_DRIVER)
-        return driver
-
-    stream = opened(start)
+    stream = opened(one_after_the_other(drivers[0], DriverError(NO_DRIVER), drivers[1]))
     stream.until(lambda sample: len(sample.processes) == 6)
     readers[2].problem = replace(NO_DRIVER, what="Gone")
     sample = stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
@@ -203,15 +194,8 @@ def test_a_driver_that_comes_back_as_another_ends_the_sampler(
     """The library that this process has loaded does not fit it: a new process is needed."""
     fallen: queue.SimpleQueue[threading.ExceptHookArgs] = queue.SimpleQueue()
     monkeypatch.setattr(threading, "excepthook", fallen.put)
-    starts = iter([FakeDriver(*readers), None])
-
-    def start() -> FakeDriver:
-        driver = next(starts)
-        if driver is None:
-            raise DriverError(NO_DRIVER, mismatch=True)
-        return driver
-
-    stream = opened(start)
+    mismatch = DriverError(NO_DRIVER, mismatch=True)
+    stream = opened(one_after_the_other(FakeDriver(*readers), mismatch))
     stream.until(lambda sample: len(sample.processes) == 6)
     readers[0].problem = NO_DRIVER
     stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
