@@ -118,6 +118,22 @@ def test_samples_of_utilization_come_once(
     stream.until(lambda sample: sample.devices[1].gpu_utilization_samples_percent == (5,))
 
 
+def test_nobody_waits_for_the_interval_to_see_the_devices(opened: Open, readers: Readers) -> None:
+    ready = threading.Event()
+
+    def start() -> FakeDriver:
+        assert ready.wait(60)
+        return FakeDriver(*readers)
+
+    stream = opened(start, 3600.0)
+    first = stream.sample()
+    assert (stream.state(), first.devices) == (DriverState.STARTING, ())
+    ready.set()
+    second = stream.sample()
+    assert len(second.devices) == 3
+    assert second.time - first.time < 1.0
+
+
 def test_a_hung_reader_holds_up_nobody_else(
     opened: Open, readers: Readers, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

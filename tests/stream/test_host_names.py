@@ -69,7 +69,7 @@ def test_a_file_that_is_of_no_use(tmp_path: Path, content: str | None, why: str)
 
 
 CONFIG = """\
-Include lab/*.conf
+Include=la=b/*.conf
 Host=login
 Host gpu-1 gpu-2 !gpu-3 *.example.org
   HostName 10.0.0.1
@@ -83,9 +83,9 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(host_names, "ssh_folder", lambda: tmp_path)
     path = tmp_path / "config"
     path.write_text(CONFIG)
-    lab = tmp_path / "lab"
+    lab = tmp_path / "la=b"
     lab.mkdir()
-    (lab / "a.conf").write_text(f"Host gpu-7 gpu-1\nInclude {path}\nInclude ../lab/*\n")
+    (lab / "a.conf").write_text(f"Host gpu-7 gpu-1\nInclude {path}\nInclude ../la=b/*\n")
     return path
 
 

@@ -36,6 +36,8 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSsh:
     made = FakeSsh(tmp_path)
     monkeypatch.setenv("PATH", made.path)
     monkeypatch.setenv(MARKER, RUN)
+    monkeypatch.setenv("ASKED", f"{tmp_path}/asked")
+    (tmp_path / "asked").touch()
     monkeypatch.setattr(module, "PATIENCE", Patience(BOUND, 0.02, 0.1))
     return made
 
@@ -117,6 +119,8 @@ async def test_a_sample_comes_with_the_last_of_them_and_not_by_a_clock(ssh: Fake
         await watch.until(all_ok)
         for _ in range(3):
             assert all_ok(await watch.sample())
+        # Each one is asked for.
+        await watch.until(lambda _: (ssh.folder / "asked").read_bytes().count(b"next") > 3)
 
 
 async def test_this_machine_is_one_of_them_without_ssh(
