@@ -36,19 +36,14 @@ class FakeProc:
         self.root = root
         self.path = str(root)
         self.forbidden: set[str] = set()
-        self.broken: dict[str, OSError] = {}
-        self.opened: list[str] = []
         really_open = os.open
 
         def opened(path: Any, *rest: Any, **named: Any) -> int:
             below = os.fsdecode(path)
             if below.startswith(f"{self.path}/"):
                 below = below.removeprefix(f"{self.path}/")
-                self.opened.append(below)
                 if below in self.forbidden:
                     raise PermissionError(13, "Permission denied")
-                if below in self.broken:
-                    raise self.broken[below]
             return really_open(path, *rest, **named)
 
         monkeypatch.setattr(os, "open", opened)

@@ -114,8 +114,7 @@ class FakeDriver:
 class Time:
     """Stands in for a module's `time`: seconds that pass when told to."""
 
-    def __init__(self) -> None:
-        self.now = 1000.0
+    now = 1000.0
 
     def monotonic(self) -> float:
         return self.now
@@ -129,7 +128,6 @@ class Clock:
     """Monotonic seconds, moved on by the loop's pauses: long ones first look for their event."""
 
     now: float = 1000.0
-    pauses: list[float] = field(default_factory=list)
     retry: threading.Event = field(default_factory=threading.Event)
     """Lets the thread that opens the driver try again."""
     over: bool = False
@@ -147,7 +145,6 @@ class Clock:
         elif seconds > LONG and cut_short is not None and cut_short.wait(1.0):
             return True
         else:
-            self.pauses.append(seconds)
             self.now += max(0.0, seconds)
         return cut_short is not None and cut_short.is_set()
 
@@ -160,14 +157,12 @@ class Stream:
         self._records = sampler.records()
         self._thread = ThreadPoolExecutor(1)
         self.inventory: Inventory | None = None
-        self.inventories = 0
 
     def next(self) -> Record:
         record = self._thread.submit(next, self._records).result(BOUND)
         decode(to_line(record))
         if isinstance(record, Inventory):
             self.inventory = record
-            self.inventories += 1
         else:
             assert self.inventory is not None
             assert [d.uuid for d in record.devices] == [d.uuid for d in self.inventory.devices]
@@ -205,10 +200,6 @@ class Stream:
         assert self.inventory is not None
         return self.inventory.driver_state
 
-    def interval(self) -> float:
-        assert self.inventory is not None
-        return self.inventory.interval_seconds
-
     def problem(self) -> Problem | None:
         assert self.inventory is not None
         return self.inventory.problem
@@ -217,6 +208,7 @@ class Stream:
         self._thread.shutdown(wait=True)
 
 
+Readers = list[FakeReader]
 Open = Callable[..., Stream]
 """Opens a stream over a function that starts the driver."""
 

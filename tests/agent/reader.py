@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gputop.agent.device import READINGS
+from gputop.agent.lines import to_line
 from gputop.agent.nvml.driver import NvmlReader, start
+from gputop.agent.snapshot import Host, Sample
+from gputop.schema.decode import decode
 
 if TYPE_CHECKING:
     from gputop.agent.device import DeviceSample
@@ -32,13 +36,29 @@ class OneDevice:
         self.clock = Clock()
         self.reader = NvmlReader(0, version, self.clock)
 
-    def reading(self, seconds: float = 0.0, *, gpm: bool = False) -> DeviceReading:
-        """Return the reading of the GPU, so much later."""
+    def readings(self, seconds: float = 0.0, *, gpm: bool = False) -> tuple[DeviceReading, ...]:
+        """Return the readings of the GPU and its instances, so much later."""
         self.clock.seconds += seconds
-        return self.reader.read(gpm=gpm)[0]
+        readings = self.reader.read(gpm=gpm)
+        check(*readings)
+        return readings
+
+    def reading(self, seconds: float = 0.0, *, gpm: bool = False) -> DeviceReading:
+        return self.readings(seconds, gpm=gpm)[0]
 
     def read(self, seconds: float = 0.0, *, gpm: bool = False, **changes: Any) -> DeviceSample:
         """Change what the driver says, and return the readings, so much later."""
         if changes:
             self.nvml.change(0, **changes)
         return self.reading(seconds, gpm=gpm).sample
+
+
+def check(*readings: DeviceReading) -> None:
+    """Each reading has a value or a reason, and the stream can carry it."""
+    for reading in readings:
+        sample = reading.sample
+        assert sample.uuid == reading.device.uuid
+        missing = {name for name in READINGS if getattr(sample, name) is None}
+        assert missing == set(sample.absent) - {"processes"}
+        record = Sample(time=1.0, host=Host(), devices=(sample,))
+        assert isinstance(decode(to_line(record)), Sample)

@@ -40,10 +40,23 @@ def same(name: str, value: Any, fails: tuple[str, ...]) -> Row:
     return Row(name, {name: value}, value, fails)
 
 
+def limit(name: str, milliwatts: int, function: str) -> Row:
+    """A power limit, which the driver has in milliwatts."""
+    said = {f"power_limit_{name}_milliwatts": milliwatts}
+    return Row(f"power_limit_{name}_watts", said, milliwatts / 1000, get(function))
+
+
+def threshold(number: int, name: str, value: int) -> Row:
+    return Row(name, {f"temperature_threshold.{number}": value}, value, THRESHOLD)
+
+
 def get(function: str) -> tuple[str, ...]:
     """The function, and the older one that is asked in its place."""
     name = f"nvmlDeviceGet{function}"
     return (name, OLDER[name]) if name in OLDER else (name,)
+
+
+THRESHOLD = get("TemperatureThreshold")
 
 
 def field(*numbers: int) -> tuple[str, ...]:
@@ -109,13 +122,13 @@ SAMPLE = (
     Row(
         "power_limit_watts",
         {"power_limit_enforced_milliwatts": 650_500},
-        650.5,
+        650_500 / 1000,
         get("EnforcedPowerLimit"),
     ),
     Row(
         "power_limit_requested_watts",
         {"power_limit_milliwatts": 660_500},
-        660.5,
+        660_500 / 1000,
         get("PowerManagementLimit"),
     ),
     Row("energy_joules", {"field.83": 12_345_678}, 12_345.678, field(83, 191)),
@@ -170,42 +183,12 @@ INVENTORY = (
     same("graphics_clock_max_mhz", 2004, get("MaxClockInfo")),
     same("memory_clock_max_mhz", 2002, get("MaxClockInfo")),
     same("video_clock_max_mhz", 2003, get("MaxClockInfo")),
-    Row(
-        "power_limit_default_watts",
-        {"power_limit_default_milliwatts": 350_000},
-        350.0,
-        get("PowerManagementDefaultLimit"),
-    ),
-    Row(
-        "power_limit_min_watts",
-        {"power_limit_min_milliwatts": 100_000},
-        100.0,
-        get("PowerManagementLimitConstraints"),
-    ),
-    Row(
-        "power_limit_max_watts",
-        {"power_limit_max_milliwatts": 400_000},
-        400.0,
-        get("PowerManagementLimitConstraints"),
-    ),
-    Row(
-        "temperature_slowdown_celsius",
-        {"temperature_threshold.1": 88},
-        88,
-        get("TemperatureThreshold"),
-    ),
-    Row(
-        "temperature_shutdown_celsius",
-        {"temperature_threshold.0": 91},
-        91,
-        get("TemperatureThreshold"),
-    ),
-    Row(
-        "memory_temperature_max_celsius",
-        {"temperature_threshold.2": 97},
-        97,
-        get("TemperatureThreshold"),
-    ),
+    limit("default", 350_000, "PowerManagementDefaultLimit"),
+    limit("min", 100_000, "PowerManagementLimitConstraints"),
+    limit("max", 400_000, "PowerManagementLimitConstraints"),
+    threshold(1, "temperature_slowdown_celsius", 88),
+    threshold(0, "temperature_shutdown_celsius", 91),
+    threshold(2, "memory_temperature_max_celsius", 97),
     Row("temperature_shutdown_margin_celsius", {"field.193": -8}, -8, field(193)),
     Row("temperature_slowdown_margin_celsius", {"field.194": -2}, -2, field(194)),
     Row("memory_temperature_max_margin_celsius", {"field.195": 1}, 1, field(195)),
@@ -240,12 +223,6 @@ A_SECOND_LATER = {
     "field.198": (1 << 40) + 3_000_002_000,
 }
 
-FUNCTIONS: dict[str, list[str]] = {}
-"""The readings that go missing with each function; those of fields go with one."""
-for _row in SAMPLE:
-    _first = "nvmlDeviceGetFieldValues" if _row.fails[0].startswith("field.") else _row.fails[0]
-    if _row.fails is not LISTS and not _first.startswith("gpm."):  # neither is always asked for
-        FUNCTIONS.setdefault(_first, []).append(_row.name)
 _OWN = {f.name for f in dataclasses.fields(FakeDevice)} | {f"gpm.{number}" for number in GPM}
 _OWN |= FakeDevice().values.keys()
 WITHOUT_A_DEFAULT = [r.name for r in SAMPLE if r.driver and _OWN.isdisjoint(r.driver)]

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from gputop.agent.linux import containers
 from gputop.agent.linux.containers import container_names
 from tests.fake_root import LINK, fake_root
 
@@ -82,6 +81,12 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
         {f"{CRI_O}/{ID}/userdata/config.json": oci("io.kubernetes.container.name", "main")},
         {"container": "main"},
     ),
+    "a long name": (
+        DOCKER,
+        {CONFIG: docker("/" + "x" * 10_000)},
+        {"container": "x" * 128},
+    ),
+    "a large file": (DOCKER, {CONFIG: " " * (4 << 20) + docker("/trainer")}, {}),
     "nothing can be read": (DOCKER, {}, {}),
     "a name that is no text": (DOCKER, {CONFIG: docker(["x"])}, {}),
     "no JSON": (DOCKER, {CONFIG: "{"}, {}),
@@ -116,14 +121,3 @@ def _ada(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names(tmp_path: Path, case: str) -> None:
     cgroup, files, names = CASES[case]
     assert container_names(cgroup, fake_root(tmp_path, files)) == names
-
-
-def test_a_long_name_is_cut(tmp_path: Path) -> None:
-    root = fake_root(tmp_path, {CONFIG: docker("/" + "x" * 10_000)})
-    assert container_names(DOCKER, root) == {"container": "x" * containers.NAME_LENGTH}
-
-
-def test_a_large_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(containers, "FILE_BYTES", 20)
-    root = fake_root(tmp_path, {CONFIG: docker("/trainer")})
-    assert container_names(DOCKER, root) == {}

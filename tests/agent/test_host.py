@@ -9,9 +9,8 @@ import pytest
 from gputop.agent.device import Absence
 from gputop.agent.linux import host as module
 from gputop.agent.linux.host import HostReader
-from tests.agent import machines
 from tests.agent.fakes import Time
-from tests.agent.machines import cpuinfo, stat
+from tests.agent.test_machine import INTEL, cpuinfo, stat
 from tests.fake_root import fake_root
 
 
@@ -27,28 +26,27 @@ def write(root: Path, files: dict[str, str]) -> None:
         (root / name.lstrip("/")).write_text(content)
 
 
-def test_a_percentage_needs_some_time(clock: Time) -> None:
-    reader = HostReader()
-    clock.now += module.WINDOW_SECONDS / 2
-    early = reader.read()
-    assert early.cpu_percent is None
-    assert early.cpu_core_percent == ()
-    assert early.absent["cpu_percent"] is Absence.NO_DATA_YET
-    assert early.absent["cpu_core_percent"] is Absence.NO_DATA_YET
-
-
 def test_the_percentages_are_since_the_read_before(clock: Time, tmp_path: Path) -> None:
-    root = fake_root(tmp_path, machines.INTEL | stat("cpu0 0 0 0 100", "cpu1 0 0 0 100"))
+    root = fake_root(tmp_path, INTEL | stat("cpu0 0 0 0 100", "cpu1 0 0 0 100"))
     reader = HostReader(root)
+    clock.now += 0.05
+    early = reader.read()
+    assert (early.cpu_percent, early.cpu_core_percent) == (None, ())
+    names = ("cpu_percent", "cpu_core_percent")
+    assert {early.absent[name] for name in names} == {Absence.NO_DATA_YET}
     write(root, stat("cpu0 20 0 0 180", "cpu1 40 0 0 160"))
     clock.now += 1.0
     host = reader.read()
     assert (host.cpu_percent, host.cpu_core_percent, host.absent) == (30.0, (20.0, 40.0), {})
+    assert (host.cpu_clock_mhz, host.cpu_temperature_celsius) == (3000.25, 58.0)
+    write(root, cpuinfo("1000.0004"))
     write(root, stat("cpu0 80 0 0 220", "cpu1 120 0 0 180"))
-    clock.now += module.WINDOW_SECONDS / 10
-    assert reader.read().cpu_core_percent == (20.0, 40.0)
+    clock.now += 0.09
+    host = reader.read()
+    assert (host.cpu_core_percent, host.cpu_clock_mhz) == ((20.0, 40.0), 3000.25)
     clock.now += 1.0
-    assert reader.read().cpu_core_percent == (60.0, 80.0)
+    host = reader.read()
+    assert (host.cpu_core_percent, host.cpu_clock_mhz) == ((60.0, 80.0), 1000.0)
 
 
 def test_what_happened_between_two_reads_is_there(clock: Time, tmp_path: Path) -> None:
@@ -69,21 +67,6 @@ def test_what_happened_between_two_reads_is_there(clock: Time, tmp_path: Path) -
     host = reader.read()
     assert host.cpu_percent == 50.0
     assert host.cpu_samples_percent == host.cpu_core_max_samples_percent == ()
-
-
-def test_clock_and_temperature_are_read_less_often(clock: Time, tmp_path: Path) -> None:
-    root = fake_root(tmp_path, machines.INTEL)
-    reader = HostReader(root)
-    first = reader.read()
-    assert (first.cpu_clock_mhz, first.cpu_temperature_celsius) == (3000.25, 58.0)
-    assert not {"cpu_clock_mhz", "cpu_temperature_celsius"} & set(first.absent)
-    write(root, cpuinfo("1000.0004"))
-    write(root, {"/sys/class/hwmon/hwmon1/temp2_input": "60001\n"})
-    clock.now += module.SLOW_SECONDS / 2
-    assert reader.read().cpu_clock_mhz == 3000.25
-    clock.now += module.SLOW_SECONDS / 2
-    later = reader.read()
-    assert (later.cpu_clock_mhz, later.cpu_temperature_celsius) == (1000.0, 60.001)
 
 
 @pytest.mark.parametrize(

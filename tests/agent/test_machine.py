@@ -1,89 +1,111 @@
-"""The machine's files, as kinds of kernels and containers have them, and against psutil."""
+"""The machine's files, as kinds of kernels and containers have them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import psutil
 import pytest
 
 from gputop.agent.linux import machine
 from gputop.agent.linux.machine import Memory
-from tests.agent import machines
-from tests.agent.machines import chip, cpuinfo, meminfo, policy, stat, zone
-from tests.fake_root import fake_root
-
-if TYPE_CHECKING:
-    from tests.agent.machines import Files
+from tests.fake_root import LINK, fake_root
 
 KIB = 1024
+Files = dict[str, str]
 
 
-def percents(folder: Path, before: Files, after: Files) -> tuple[float, ...]:
-    (folder / "before").mkdir()
-    (folder / "after").mkdir()
-    earlier = machine.cpu_times(fake_root(folder / "before", before))
-    later = machine.cpu_times(fake_root(folder / "after", after))
-    return machine.cpu_percents(earlier, later)
+def stat(*cpus: str) -> Files:
+    """Content of /proc/stat with these lines of CPUs; the first line is their sum on real ones."""
+    lines = ["cpu  9 9 9 9 9 9 9 9 9 9", *cpus, "intr 123 0 0", "btime 1700000000"]
+    return {"/proc/stat": "\n".join(lines) + "\n"}
 
 
-TWO = stat("cpu0 100 0 100 800 0 0 0 0 0 0", "cpu1 100 0 100 800 0 0 0 0 0 0")
+def meminfo(**kibibytes: int) -> Files:
+    rows = [f"{name}:{amount:>16} kB\n" for name, amount in kibibytes.items()]
+    return {"/proc/meminfo": "".join([*rows, "HugePages_Total:       0\n"])}
+
+
+def cpuinfo(*clocks: str) -> Files:
+    """Content of /proc/cpuinfo on x86."""
+    rows = [f"processor\t: 0\nmodel name\t: x\ncpu MHz\t\t: {clock}\n\n" for clock in clocks]
+    return {"/proc/cpuinfo": "".join(rows)}
+
+
+def policy(number: int, current: str | None, cpuinfo: str | None = None) -> Files:
+    """Folder of the frequency of some CPUs; None for a file that is not there."""
+    folder = f"/sys/devices/system/cpu/cpufreq/policy{number}"
+    files = {f"{folder}/scaling_max_freq": "3400000\n", f"{folder}/scaling_min_freq": "800000\n"}
+    if current is not None:
+        files[f"{folder}/scaling_cur_freq"] = f"{current}\n"
+    if cpuinfo is not None:
+        files[f"{folder}/cpuinfo_cur_freq"] = f"{cpuinfo}\n"
+    return files
+
+
+def chip(number: int, name: str, *millidegrees: str, folder: str | None = None) -> Files:
+    folder = folder or f"/sys/class/hwmon/hwmon{number}"
+    files = {f"{folder}/name": f"{name}\n"}
+    for sensor, content in enumerate(millidegrees, start=1):
+        files[f"{folder}/temp{sensor}_input"] = f"{content}\n"
+        files[f"{folder}/temp{sensor}_label"] = f"Core {sensor}\n"
+        files[f"{folder}/temp{sensor}_max"] = "100000\n"
+    return files
+
+
+def zone(number: int, kind: str, millidegrees: str) -> Files:
+    folder = f"/sys/class/thermal/thermal_zone{number}"
+    return {f"{folder}/type": f"{kind}\n", f"{folder}/temp": f"{millidegrees}\n"}
+
+
+CORETEMP = chip(1, "coretemp", "51000", "58000", "49000")
+PLATFORM = "/sys/devices/platform/coretemp.0/hwmon/hwmon1"
+INTEL = {
+    **stat("cpu0 10 0 5 80 5 0 0 0 0 0", "cpu1 10 0 5 80 5 0 0 0 0 0"),
+    **meminfo(MemTotal=1000, MemFree=300, MemAvailable=600, Shmem=50),
+    "/proc/loadavg": "0.51 1.25 2.00 3/456 789\n",
+    **cpuinfo("2600.000", "3400.500"),
+    **policy(0, "2600000"),
+    **policy(1, "3400500"),
+    **chip(0, "nvme", "91850", "95850"),
+    **CORETEMP,
+}
+LINKED = {f"{PLATFORM}/{key.rpartition('/')[2]}": value for key, value in CORETEMP.items()}
+LINKED["/sys/class/hwmon/hwmon1"] = f"{LINK}../../devices/platform/coretemp.0/hwmon/hwmon1"
+"""Sensors as they are in a kernel: the folder of all chips has links."""
+
+
+ZERO = " 0 0 0 0 0 0"
 
 
 @pytest.mark.parametrize(
     ("after", "expected"),
     [
-        pytest.param(
-            stat("cpu0 125 0 125 850 0 0 0 0 0 0", "cpu1 100 0 100 900 0 0 0 0 0 0"),
-            (50.0, 0.0),
-            id="each CPU has its own",
-        ),
-        pytest.param(
-            stat("cpu0 101 2 103 804 90 0 0 0 0 0", "cpu1 101 2 103 800 4 5 6 7 0 0"),
-            (6.0, 85.7),
-            id="waiting for storage is idle, interrupts and stolen time are not",
-        ),
-        pytest.param(
-            stat("cpu0 150 30 100 820 0 0 0 0 50 30", "cpu1 100 0 100 900 0 0 0 0 0 0"),
-            (80.0, 0.0),
-            id="time of guests is counted once",
-        ),
-        pytest.param(
-            stat("cpu0 150 0 100 850", "cpu1 100 0 100 900"),
-            (50.0, 0.0),
-            id="an old kernel has fewer columns",
-        ),
-        pytest.param(
-            stat("cpu0 150 0 100 850 0 0 0 0 0 0 77 88", "cpu1 100 0 100 900 0 0 0 0 0 0 7 8"),
-            (50.0, 0.0),
-            id="a new kernel has more",
-        ),
-        pytest.param(
-            stat("cpu1 150 0 100 850 0 0 0 0 0 0"),
-            (50.0,),
-            id="a CPU went offline: the others keep their own times",
-        ),
-        pytest.param(
-            stat(
-                "cpu0 150 0 100 850 0 0 0 0 0 0",
-                "cpu1 100 0 100 900 0 0 0 0 0 0",
-                "cpu7 9999 0 0 1 0 0 0 0 0 0",
-            ),
-            (50.0, 0.0),
-            id="a CPU was plugged in: it has no time before",
-        ),
-        pytest.param(stat("cpu7 9999 0 0 1 0 0 0 0 0 0"), (), id="all are others"),
-        pytest.param(TWO, (), id="no time went by"),
-        pytest.param({}, (), id="no file any more"),
+        # Each CPU has its own.
+        ((f"cpu0 125 0 125 850{ZERO}", f"cpu1 100 0 100 900{ZERO}"), (50.0, 0.0)),
+        # Waiting for storage is idle; interrupts and stolen time are not.
+        (("cpu0 101 2 103 804 90 0 0 0 0 0", "cpu1 101 2 103 800 4 5 6 7 0 0"), (6.0, 85.7)),
+        # Time of guests is counted once.
+        (("cpu0 150 30 100 820 0 0 0 0 50 30", f"cpu1 100 0 100 900{ZERO}"), (80.0, 0.0)),
+        # An old kernel has fewer columns, a new one more.
+        (("cpu0 150 0 100 850", f"cpu1 100 0 100 900{ZERO} 7 8"), (50.0, 0.0)),
+        # A CPU went offline, and one was plugged in, which has no time before.
+        ((f"cpu1 150 0 100 850{ZERO}", f"cpu7 9999 0 0 1{ZERO}"), (50.0,)),
+        # No time went by.
+        ((f"cpu0 100 0 100 800{ZERO}", f"cpu1 100 0 100 800{ZERO}"), ()),
+        ((), ()),
     ],
 )
-def test_cpu_percents(tmp_path: Path, after: Files, expected: tuple[float, ...]) -> None:
-    assert percents(tmp_path, TWO, after) == expected
+def test_cpu_percents(tmp_path: Path, after: tuple[str, ...], expected: tuple[float, ...]) -> None:
+    before = stat(f"cpu0 100 0 100 800{ZERO}", f"cpu1 100 0 100 800{ZERO}")
+    root = fake_root(tmp_path, before)
+    earlier = machine.cpu_times(root)
+    (root / "proc/stat").write_text(stat(*after)["/proc/stat"])
+    assert machine.cpu_percents(earlier, machine.cpu_times(root)) == expected
 
 
 MEMORYS: dict[str, tuple[Any, ...]] = {
-    "as usual": (machines.MEMORY, Memory(1000 * KIB, 600 * KIB), 400 * KIB),
+    "as usual": (INTEL, Memory(1000 * KIB, 600 * KIB), 400 * KIB),
     "LXC: the host's estimate": (
         meminfo(MemTotal=1000, MemFree=300, MemAvailable=9000),
         Memory(1000 * KIB, 300 * KIB),
@@ -108,23 +130,16 @@ def test_memory(tmp_path: Path, files: Files, expected: Memory, used: int | None
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("0.51 1.25 2.00 3/456 789\n", (0.51, 1.25, 2.0)),
-        ("a b c\n", ()),
-        ("", ()),
-        (None, ()),
-    ],
+    ("files", "expected"),
+    [(INTEL, (0.51, 1.25, 2.0)), ({"/proc/loadavg": "a b c\n"}, ()), ({}, ())],
 )
-def test_load_average(tmp_path: Path, content: str | None, expected: tuple[float, ...]) -> None:
-    files = {} if content is None else {"/proc/loadavg": content}
+def test_load_average(tmp_path: Path, files: Files, expected: tuple[float, ...]) -> None:
     assert machine.load_average(fake_root(tmp_path, files)) == expected
 
 
 CPU_CLOCKS: dict[str, tuple[Any, ...]] = {
-    "Intel": (machines.INTEL, 3000.25),
-    "AMD": (machines.AMD, 2450.0),
-    "a container without /sys": (machines.CONTAINER_WITHOUT_SYS, 3000.25),
+    "Intel": (INTEL, 3000.25),
+    "a container without /sys": (cpuinfo("2600.000", "3400.500"), 3000.25),
     "one unknown": (cpuinfo("0.000", "2600.000"), 2600.0),
     "unknown to a virtual machine": (cpuinfo("0.000"), None),
     "known to the driver only": (cpuinfo("0.000") | policy(0, "1500000"), 1500.0),
@@ -145,13 +160,18 @@ def test_cpu_clock(tmp_path: Path, files: Files, expected: float | None) -> None
 
 
 CPU_TEMPERATURES: dict[str, tuple[Any, ...]] = {
-    "Intel": (machines.INTEL, 58.0),
-    "AMD": (machines.AMD, 67.375),
-    "a board with thermal zones": (machines.BOARD, 48.5),
-    "a container without /sys": (machines.CONTAINER_WITHOUT_SYS, None),
-    "chips are links": (machines.LINKED, 58.0),
+    "Intel": (INTEL, 58.0),
+    "AMD": (
+        chip(0, "acpitz", "16800") | chip(1, "k10temp", "67375", "61500") | chip(2, "x", "99000"),
+        67.375,
+    ),
+    "a board with thermal zones": (
+        zone(0, "cpu-thermal", "48500") | zone(1, "gpu-thermal", "70000"),
+        48.5,
+    ),
+    "chips are links": (LINKED, 58.0),
     "Intel's chip in its own folder only": (
-        chip(0, "acpitz", "16800") | chip(1, "coretemp", "40000", folder=machines.PLATFORM),
+        chip(0, "acpitz", "16800") | chip(1, "coretemp", "40000", folder=PLATFORM),
         40.0,
     ),
     "two sockets": (chip(0, "coretemp", "40000") | chip(1, "coretemp", "62000"), 62.0),
@@ -178,21 +198,8 @@ def test_cpu_temperature(tmp_path: Path, files: Files, expected: float | None) -
         ("processor\t: 0\nmodel name\t: AMD  EPYC 7763 \nflags: x\n", "AMD EPYC 7763"),
         ("processor : 0\nHardware : x\nModel\t: Raspberry Pi 5 : B\n", "Raspberry Pi 5 : B"),
         ("processor : 0\n", None),
-        ("", None),
-        (None, None),
     ],
 )
-def test_cpu_name(tmp_path: Path, content: str | None, name: str | None) -> None:
-    files = {} if content is None else {"/proc/cpuinfo": content}
-    assert machine.cpu_name(fake_root(tmp_path, files)) == name
-
-
-def test_this_machine_is_as_psutil_reads_it() -> None:
-    assert machine.memory().total == psutil.virtual_memory().total
-    assert len(machine.cpu_times()) == psutil.cpu_count()
-    frequency = psutil.cpu_freq()
-    if frequency is not None and frequency.current:
-        assert machine.cpu_clock_mhz() == pytest.approx(frequency.current, rel=0.5)
-    found = psutil.sensors_temperatures()
-    if not set(found) & set(machine.CPU_SENSORS):
-        assert machine.cpu_temperature_celsius() is None
+def test_cpu_name(tmp_path: Path, content: str, name: str | None) -> None:
+    assert machine.cpu_name(fake_root(tmp_path, {"/proc/cpuinfo": content})) == name
+    assert machine.cpu_name(tmp_path) is None

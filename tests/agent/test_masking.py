@@ -83,12 +83,10 @@ def test_a_command_line(command: str, masked: str) -> None:
 
 
 def test_an_argument_with_spaces_in_it() -> None:
-    said = ["curl", "-H", "Authorization: Bearer abc.def", "-H", "X-Api-Key: abc", "https://x"]
+    said = ["-H", "Authorization: Bearer abc.def", "X-Api-Key: abc", "f(a='b', password='c')"]
     assert [*masked_arguments(said)] == [
-        *("curl", "-H", f"Authorization: {MASK}", "-H", f"X-Api-Key: {MASK}", "https://x")
+        *("-H", f"Authorization: {MASK}", f"X-Api-Key: {MASK}", f"f(a='b', password='{MASK}')")
     ]
-    (code,) = masked_arguments(["connect(user='ada', password='hunter2')"])
-    assert code == f"connect(user='ada', password='{MASK}')"
 
 
 @given(st.text(alphabet="a:/@=&?;'\" .-_", max_size=2000))

@@ -9,9 +9,8 @@ import pytest
 
 from gputop.agent.device import GPM_READINGS, READINGS, Absence, DeviceState
 from gputop.agent.interface import UTILIZATIONS, DeviceReading
-from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.schema.derived import label_of
-from tests.agent.reader import Clock
+from tests.agent.reader import OneDevice
 from tests.driver import (
     GPU_IS_LOST,
     NO_PERMISSION,
@@ -41,59 +40,37 @@ LARGE = FakeInstance(
     processes=(FakeProcess(12, memory_bytes=6 * GIB), FakeProcess(13, "graphics", GIB)),
 )
 MEMORY = {
-    "memory_total_bytes",
-    "memory_used_bytes",
-    "memory_free_bytes",
-    "memory_reserved_bytes",
-    "memory_attributed_bytes",
-    "memory_unattributed_bytes",
-    "bar1_used_bytes",
+    f"memory_{which}_bytes"
+    for which in ("total", "used", "free", "reserved", "attributed", "unattributed")
 }
-"""All readings that there are of an instance."""
 
 
-def gpu(*instances: FakeInstance | None, **changes: Any) -> FakeDevice:
+class Gpu(OneDevice):
     """An H100 with those instances, in MIG mode."""
-    said = {"gpu_utilization_percent": None, "memory_used_bytes": 12 * GIB, "mig_mode": 1}
-    return FakeDevice(**{**said, "instances": instances, **changes})
 
+    def __init__(self, nvml: FakeDriver, *instances: FakeInstance, **changes: Any) -> None:
+        said = {"gpu_utilization_percent": None, "memory_used_bytes": 12 * GIB, "mig_mode": 1}
+        super().__init__(nvml, FakeDevice(**{**said, "instances": instances, **changes}))
 
-def reader_of(nvml: FakeDriver, *devices: FakeDevice, clock: Clock | None = None) -> NvmlReader:
-    nvml.write(*devices)
-    start()
-    return NvmlReader(0, "580.95.05", clock or Clock())
-
-
-def check(readings: tuple[DeviceReading, ...]) -> None:
-    """All are whole, each has its own key, and no process is listed twice."""
-    for reading in readings:
-        sample = reading.sample
-        assert sample.uuid == reading.device.uuid
-        missing = {name for name in READINGS if getattr(sample, name) is None}
-        assert missing == set(sample.absent) - {"processes"}
-    uuids = [reading.device.uuid for reading in readings]
-    assert len(set(uuids)) == len(uuids)
-    pids = [process.pid for reading in readings for process in reading.processes]
-    assert len(set(pids)) == len(pids)
-
-
-def read(reader: NvmlReader, *, gpm: bool = False) -> tuple[DeviceReading, ...]:
-    readings = reader.read(gpm=gpm)
-    check(readings)
-    return readings
+    def now(self, seconds: float = 0.0, **changes: Any) -> tuple[DeviceReading, ...]:
+        if changes:
+            self.nvml.change(0, **changes)
+        readings = self.readings(seconds)
+        listed = [process.pid for reading in readings for process in reading.processes]
+        assert len(set(listed)) == len(listed), "no process is listed twice"
+        return readings
 
 
 def labels(readings: tuple[DeviceReading, ...]) -> list[str]:
     return [label_of(reading.device) for reading in readings]
 
 
-def pids(reading: DeviceReading) -> list[int]:
-    return [process.pid for process in reading.processes]
+def pids(readings: tuple[DeviceReading, ...]) -> list[list[int]]:
+    return [[process.pid for process in reading.processes] for reading in readings]
 
 
 def test_who_an_instance_is(nvml: FakeDriver) -> None:
-    reader = reader_of(nvml, gpu(SMALL, LARGE))
-    readings = read(reader)
+    readings = Gpu(nvml, SMALL, LARGE).now()
     assert labels(readings) == ["0", "0:0", "0:1"]
     parent, small, large = (reading.device for reading in readings)
     assert (parent.mig_index, parent.parent_uuid, parent.mig_mode) == (None, None, "enabled")
@@ -112,7 +89,7 @@ def test_who_an_instance_is(nvml: FakeDriver) -> None:
 def test_memory_is_the_instances_own_and_all_else_is_missing(nvml: FakeDriver) -> None:
     # A driver that takes the handle for the GPU's: what it says so must not be shown.
     wrong = {"temperature_celsius": 64, "power_milliwatts": 612_340, "field.83": 5}
-    parent, _, large = read(reader_of(nvml, gpu(SMALL, replace(LARGE, values=wrong))))
+    parent, _, large = Gpu(nvml, SMALL, replace(LARGE, values=wrong)).now()
     sample = large.sample
     assert (sample.memory_used_bytes, sample.memory_total_bytes) == (8 * GIB, 40_448 * MIB)
     assert (sample.memory_attributed_bytes, sample.memory_unattributed_bytes) == (7 * GIB, GIB)
@@ -120,101 +97,85 @@ def test_memory_is_the_instances_own_and_all_else_is_missing(nvml: FakeDriver) -
     assert sample.absent == {
         name: Absence.DISABLED if name in GPM_READINGS else Absence.NOT_SUPPORTED
         for name in READINGS
-        if name not in MEMORY
+        if name not in MEMORY | {"bar1_used_bytes"}
     }
     assert parent.sample.temperature_celsius == 64
 
 
 def test_a_process_is_listed_once_under_its_instance(nvml: FakeDriver) -> None:
     own = (FakeProcess(5, "graphics", MIB),)
-    parent, small, large = read(reader_of(nvml, gpu(SMALL, LARGE, processes=own)))
-    assert (pids(parent), pids(small), pids(large)) == ([5], [11], [12, 13])
-    (process,) = small.processes
+    readings = Gpu(nvml, SMALL, LARGE, processes=own).now()
+    assert pids(readings) == [[5], [11], [12, 13]]
+    (process,) = readings[1].processes
     assert process.absent == dict.fromkeys(UTILIZATIONS, Absence.NOT_SUPPORTED)
     # The GPU's memory is that of all, and so are those who hold it.
-    assert parent.sample.memory_attributed_bytes == 8 * GIB + MIB
-    assert parent.sample.memory_unattributed_bytes == 4 * GIB - MIB
+    parent = readings[0].sample
+    assert parent.memory_attributed_bytes == 8 * GIB + MIB
+    assert parent.memory_unattributed_bytes == 4 * GIB - MIB
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION])
 def test_processes_of_an_instance_that_cannot_list_them_stay_with_the_gpu(
     nvml: FakeDriver, code: int
 ) -> None:
-    large = replace(LARGE, fail=dict.fromkeys(LISTS, code))
-    parent, small, found = read(reader_of(nvml, gpu(SMALL, large)))
-    assert (pids(parent), pids(small), pids(found)) == ([12, 13], [11], [])
-    assert "processes" in found.sample.absent
+    readings = Gpu(nvml, SMALL, replace(LARGE, fail=dict.fromkeys(LISTS, code))).now()
+    assert pids(readings) == [[12, 13], [11], []]
+    assert "processes" in readings[2].sample.absent
 
 
 def test_compute_instances_share_the_memory_of_their_gpu_instance(nvml: FakeDriver) -> None:
-    halves = (
-        replace(LARGE, compute_instance=0, processes=(FakeProcess(21, memory_bytes=GIB),)),
-        replace(LARGE, compute_instance=1, processes=(FakeProcess(22, memory_bytes=4 * GIB),)),
-    )
-    parent, first, second = read(reader_of(nvml, gpu(*halves)))
-    assert (pids(parent), pids(first), pids(second)) == ([], [21], [22])
-    assert first.sample.memory_attributed_bytes == GIB
-    assert second.sample.memory_attributed_bytes == 4 * GIB
+    halves = [
+        replace(LARGE, compute_instance=n, processes=(FakeProcess(21 + n, memory_bytes=size),))
+        for n, size in enumerate((GIB, 4 * GIB))
+    ]
+    readings = Gpu(nvml, *halves).now()
+    assert pids(readings) == [[], [21], [22]]
+    samples = [reading.sample for reading in readings[1:]]
+    assert [sample.memory_attributed_bytes for sample in samples] == [GIB, 4 * GIB]
     # Neither counts what the other one's processes hold as nobody's.
-    assert first.sample.memory_unattributed_bytes == 3 * GIB
-    assert second.sample.memory_unattributed_bytes == 3 * GIB
+    assert [sample.memory_unattributed_bytes for sample in samples] == [3 * GIB, 3 * GIB]
 
 
 def test_instances_come_and_go_and_leave_gaps(nvml: FakeDriver) -> None:
-    reader = reader_of(nvml, gpu())
-    assert labels(read(reader)) == ["0"]
-    nvml.change(0, instances=(SMALL, LARGE))
-    assert labels(read(reader)) == ["0", "0:0", "0:1"]
-    nvml.change(0, instances=(None, LARGE))
-    parent, large = read(reader)
+    gpu = Gpu(nvml)
+    assert labels(gpu.now()) == ["0"]
+    assert labels(gpu.now(instances=(SMALL, LARGE))) == ["0", "0:0", "0:1"]
+    parent, large = gpu.now(instances=(None, LARGE))
     assert label_of(large.device) == "0:1"
     assert parent.sample.state is DeviceState.OK
-    nvml.change(0, instances=(replace(SMALL, uuid="MIG-new", sm_count=32), LARGE))
-    _, small, large = read(reader)
+    _, small, _ = gpu.now(instances=(replace(SMALL, uuid="MIG-new", sm_count=32), LARGE))
     assert (small.device.uuid, small.device.sm_count) == ("MIG-new", 32)
 
 
 def test_a_lost_gpu_takes_its_instances_along_and_brings_them_back(nvml: FakeDriver) -> None:
-    reader = reader_of(nvml, gpu(SMALL, LARGE))
-    devices = [reading.device for reading in read(reader)]
-    nvml.change(0, code=GPU_IS_LOST)
+    gpu = Gpu(nvml, SMALL, LARGE)
+    devices = [reading.device for reading in gpu.now()]
     for _ in range(2):
-        lost = read(reader)
+        lost = gpu.now(code=GPU_IS_LOST)
         assert [reading.device for reading in lost] == devices
+        assert pids(lost) == [[], [], []]
         for reading in lost:
             assert reading.sample.state is DeviceState.LOST
             assert set(reading.sample.absent.values()) == {Absence.LOST}
-            assert reading.processes == ()
-    nvml.change(0, code=0, instances=(replace(SMALL, bar1_used_bytes=MIB),))
-    _, small = read(reader)
+    _, small = gpu.now(code=0, instances=(replace(SMALL, bar1_used_bytes=MIB),))
     assert (small.device, small.sample.state) == (devices[1], DeviceState.OK)
     # Nothing from before the loss, however seldom it is asked for.
     assert small.sample.bar1_used_bytes == MIB
 
 
 def test_mig_is_switched_on_and_off(nvml: FakeDriver) -> None:
-    clock = Clock()
-    reader = reader_of(nvml, gpu(SMALL, mig_mode=0, gpu_utilization_percent=97), clock=clock)
-    assert labels(read(reader)) == ["0"]
-    assert reader.device.mig_mode == "disabled"
-    nvml.change(0, mig_mode=1)
-    clock.seconds += 5.0
-    assert labels(read(reader)) == ["0", "0:0"]
-    assert reader.device.mig_mode == "enabled"
-    nvml.change(0, mig_mode=0)
-    clock.seconds += 5.0
-    assert labels(read(reader)) == ["0"]
-    assert reader.device.mig_mode == "disabled"
+    gpu = Gpu(nvml, SMALL)
+    for mode, word, found in ((0, "disabled", ["0"]), (1, "enabled", ["0", "0:0"])) * 2:
+        assert labels(gpu.now(5.0, mig_mode=mode)) == found
+        assert gpu.reader.device.mig_mode == word
 
 
 def test_gpm_is_the_instances_own(nvml: FakeDriver) -> None:
-    clock = Clock()
     metrics: dict[int | str, float] = {5: 99.0, "5.7": 12.5, "5.2": 70.0, "2.2": 80.0}
     nameless = replace(SMALL, gpu_instance=None, processes=())
-    reader = reader_of(nvml, gpu(SMALL, LARGE, nameless, gpm=metrics), clock=clock)
-    for _ in range(2):
-        clock.seconds += 1.0
-        _, small, large, unnamed = (reading.sample for reading in read(reader, gpm=True))
+    gpu = Gpu(nvml, SMALL, LARGE, nameless, gpm=metrics)
+    gpu.readings(gpm=True)
+    _, small, large, unnamed = (each.sample for each in gpu.readings(1.0, gpm=True))
     assert (small.tensor_active_percent, large.tensor_active_percent) == (12.5, 70.0)
     assert large.sm_active_percent == 80.0
     assert small.absent["sm_active_percent"] is Absence.NOT_SUPPORTED

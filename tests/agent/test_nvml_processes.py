@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.agent.device import Absence
 from gputop.agent.interface import UTILIZATIONS
-from gputop.agent.nvml.driver import NvmlReader, start
-from gputop.agent.snapshot import Process, ProcessKind
-from tests.agent.reader import Clock
+from gputop.agent.snapshot import Process
+from tests.agent.reader import OneDevice
 from tests.driver import (
     FUNCTION_NOT_FOUND,
     NO_PERMISSION,
@@ -32,108 +33,94 @@ pytestmark = pytest.mark.driver
 NEWER = "nvmlDeviceGetProcessesUtilizationInfo"
 OLDER = "nvmlDeviceGetProcessUtilization"
 INSUFFICIENT_SIZE = 7
-MPS = "nvmlDeviceGetMPSComputeRunningProcesses"
 LARGEST_PID = 4_194_304
 """Of Linux; of NVML it is any number of 32 bits."""
 
 
-def read(driver: FakeDriver, device: FakeDevice) -> DeviceReading:
-    driver.write(device)
-    start()
-    return NvmlReader(0).read(gpm=False)[0]
+def read(nvml: FakeDriver, device: FakeDevice) -> DeviceReading:
+    return OneDevice(nvml, device).reading()
 
 
 def usage(process: Process) -> tuple[int | None, ...]:
     return tuple(getattr(process, name) for name in UTILIZATIONS)
 
 
-class Watched:
+class Watched(OneDevice):
     """Processes of these pids, whose device has said so far that they used nothing.
 
     Time passes by the reader's clock, and by the driver's and the wall's as much.
     """
 
-    def __init__(self, driver: FakeDriver, *pids: int) -> None:
-        self.driver = driver
-        Watched.passed = 0.0
-        driver.write(FakeDevice(processes=tuple(FakeProcess(pid) for pid in pids)))
-        start()
-        self.clock = Clock()
-        self.reader = NvmlReader(0, clock=self.clock)
+    def __init__(self, nvml: FakeDriver, patch: pytest.MonkeyPatch, *pids: int) -> None:
+        super().__init__(nvml, FakeDevice(processes=tuple(FakeProcess(pid) for pid in pids)))
+        self.began = self.clock.seconds
+        really = time.time
+        patch.setattr(time, "time", lambda: really() + self.clock.seconds - self.began)
         assert set(self.after()) == {(0, 0, 0, 0)}
-
-    passed = 0.0
-    wall_step = 0.0
-    """By how much the wall clock was set."""
 
     def after(self, *rows: FakeUsage, seconds: float = 1.0) -> list[tuple[int | None, ...]]:
         """What they used by these rows, which come so much later."""
-        self.clock.seconds += seconds
-        Watched.passed += seconds
-        ms = round(1000 * Watched.passed)
-        usage_ = tuple(dataclasses.replace(row, age_ms=row.age_ms - ms) for row in rows)
-        self.driver.change(0, usage=usage_)
-        processes = self.reader.read(gpm=False)[0].processes
+        ms = round(1000 * (self.clock.seconds + seconds - self.began))
+        rows = tuple(replace(row, age_ms=row.age_ms - ms) for row in rows)
+        self.nvml.change(0, usage=rows)
+        processes = self.reading(seconds).processes
         for process in processes:
             for name, value in zip(UTILIZATIONS, usage(process), strict=True):
                 assert process.absent.get(name) is (Absence.ERROR if value is None else None)
         return [usage(process) for process in processes]
 
 
-@pytest.fixture(autouse=True)
-def _wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    really = time.time
-    monkeypatch.setattr(Watched, "passed", 0.0)
-    monkeypatch.setattr(Watched, "wall_step", 0.0)
-    monkeypatch.setattr(time, "time", lambda: really() + Watched.passed + Watched.wall_step)
+Watch = Callable[..., Watched]
 
 
 @pytest.fixture(params=["newer", "older"])
-def either(request: pytest.FixtureRequest, nvml: FakeDriver) -> FakeDriver:
-    """The fake driver, with each of the calls that it may have."""
+def watch(
+    request: pytest.FixtureRequest, nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> Watch:
+    """Watches these processes, with each of the calls that a driver may have."""
     if request.param == "older":
         nvml.change_machine(fail={NEWER: FUNCTION_NOT_FOUND})
-    return nvml
+    return partial(Watched, nvml, monkeypatch)
 
 
-def test_what_each_process_uses(either: FakeDriver) -> None:
-    watched = Watched(either, 11, 12, 13)
+def test_what_each_process_uses(watch: Watch) -> None:
+    watched = watch(11, 12, 13)
     found = watched.after(FakeUsage(11, 55, 44, 33, 22), FakeUsage(13, 1, 2, 3, 4))
     assert found == [(55, 44, 33, 22), (0, 0, 0, 0), (1, 2, 3, 4)]
     assert watched.after(FakeUsage(12, 9), seconds=2.0) == [(0,) * 4, (9, 0, 0, 0), (0,) * 4]
     assert set(watched.after(seconds=2.0)) == {(0, 0, 0, 0)}
 
 
-def test_the_newest_row_of_a_process_counts(either: FakeDriver) -> None:
+def test_the_newest_row_of_a_process_counts(watch: Watch) -> None:
     rows = [FakeUsage(7, percent, age_ms=age) for percent, age in ((10, 600), (20, 100), (30, 300))]
-    assert Watched(either, 7).after(*rows) == [(20, 0, 0, 0)]
+    assert watch(7).after(*rows) == [(20, 0, 0, 0)]
 
 
-def test_a_period_without_a_row_is_not_yet_idle(either: FakeDriver) -> None:
+def test_a_period_without_a_row_is_not_yet_idle(watch: Watch) -> None:
     """The driver may have one a second, just after it was asked."""
-    watched = Watched(either, 7, 8)
+    watched = watch(7, 8)
     watched.after(FakeUsage(7, 60), FakeUsage(8, 70))
     assert watched.after() == [(60, 0, 0, 0), (70, 0, 0, 0)]
     assert watched.after(FakeUsage(8, 75)) == [(0, 0, 0, 0), (75, 0, 0, 0)]
 
 
-def test_the_first_answer_goes_back_too_far(either: FakeDriver) -> None:
+def test_the_first_answer_goes_back_too_far(nvml: FakeDriver) -> None:
     """It is of the whole ring: who was at work long ago is in it."""
-    reading = read(either, FakeDevice(processes=(FakeProcess(7),), usage=(FakeUsage(7, 95),)))
+    reading = read(nvml, FakeDevice(processes=(FakeProcess(7),), usage=(FakeUsage(7, 95),)))
     assert usage(reading.processes[0]) == (None, None, None, None)
     assert reading.processes[0].absent["sm_utilization_percent"] is Absence.NO_DATA_YET
 
 
-def test_an_impossible_percentage_is_missing_and_the_others_are_not(either: FakeDriver) -> None:
-    watched = Watched(either, 7, 8, 9)
+def test_an_impossible_percentage_is_missing_and_the_others_are_not(watch: Watch) -> None:
+    watched = watch(7, 8, 9)
     rows = (FakeUsage(7, 101), FakeUsage(8, 50, 20, 0xFFFFFFFF, 200), FakeUsage(9, 12))
     found = [(None, 0, 0, 0), (50, 20, None, None), (12, 0, 0, 0)]
     assert watched.after(*rows) == found
     assert watched.after(FakeUsage(7, 30)) == [(30, 0, 0, 0), *found[1:]]
 
 
-def test_rows_from_before_are_left_out(either: FakeDriver) -> None:
-    watched = Watched(either, 7)
+def test_rows_from_before_are_left_out(watch: Watch) -> None:
+    watched = watch(7)
     watched.after(FakeUsage(7, 60))
     old = FakeUsage(7, 95, age_ms=60_000)
     assert watched.after(old, seconds=2.0) == [(0, 0, 0, 0)]
@@ -161,32 +148,33 @@ def test_why_it_is_not_known(nvml: FakeDriver, code: int, absence: Absence | Non
     assert "processes" not in reading.sample.absent
 
 
-def kinds(reading: DeviceReading) -> dict[int, ProcessKind]:
-    return {process.pid: process.kind for process in reading.processes}
-
-
-def test_clients_of_the_multi_process_service(nvml: FakeDriver) -> None:
+def test_a_process_in_several_lists_is_one(nvml: FakeDriver) -> None:
     processes = (
+        FakeProcess(7, "graphics", 10),
+        FakeProcess(6, "compute", 200),
+        FakeProcess(6, "graphics", 210),
         FakeProcess(1, "mps", 100),
         FakeProcess(2, "mps", 200),
         FakeProcess(2, "compute", 250),
         FakeProcess(3, "compute"),
         FakeProcess(4, "compute"),
-        FakeProcess(4, "graphics"),
+        FakeProcess(4, "graphics", None),
         FakeProcess(4, "mps", None),
         FakeProcess(5, "mps", None),
     )
     reading = read(nvml, FakeDevice(processes=processes))
-    assert kinds(reading) == {
-        1: ProcessKind.MPS,
-        2: ProcessKind.MPS,
-        3: ProcessKind.COMPUTE,
-        4: ProcessKind.MPS,
-        5: ProcessKind.MPS,
-    }
-    memory = [process.memory_used_bytes for process in reading.processes]
-    assert memory == [100, 250, 1 << 30, 1 << 30, None]
+    found = [(each.pid, each.kind.value, each.memory_used_bytes) for each in reading.processes]
+    assert found == [
+        (1, "mps", 100),
+        (2, "mps", 250),
+        (3, "compute", 1 << 30),
+        (4, "mps", 1 << 30),
+        (5, "mps", None),
+        (6, "compute+graphics", 210),
+        (7, "graphics", 10),
+    ]
     assert reading.processes[4].absent["memory_used_bytes"] is Absence.NOT_SUPPORTED
+    assert "processes" not in reading.sample.absent
 
 
 def test_pids_that_are_none(nvml: FakeDriver) -> None:

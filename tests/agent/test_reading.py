@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -12,47 +11,28 @@ from gputop.agent import reading as module
 from gputop.agent.device import Device
 from gputop.agent.interface import DeviceReading, Reader
 from gputop.agent.problem import Problem
-from gputop.agent.reading import STUCK_SECONDS, ReadingThreads
+from gputop.agent.reading import ReadingThreads
 from tests.agent.fakes import BOUND, FakeReader, Time, answer
-
-PATIENCE = 60.0
-"""Seconds that a tick would wait for a device that it waits for."""
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
-    clock = Time()
-    monkeypatch.setattr(module, "time", clock)
-    return clock
-
-
-@pytest.fixture
-def readers() -> Iterator[list[FakeReader]]:
-    readers = [FakeReader(Device(n, f"GPU-{n}", "Fake"), answer(f"GPU-{n}")) for n in range(8)]
-    for reader in readers:
-        reader.gate.set()
-    yield readers
-    for reader in readers:
-        reader.gate.set()
 
 
 class Machine:
-    """Devices, the threads that read them, and who reads which."""
+    """Eight devices, the threads that read them, and who reads which."""
 
-    def __init__(self, readers: list[FakeReader]) -> None:
-        self.readers = readers
+    def __init__(self) -> None:
+        self.readers = [
+            FakeReader(Device(n, f"GPU-{n}", "Fake"), answer(f"GPU-{n}")) for n in range(8)
+        ]
+        for reader in self.readers:
+            reader.gate.set()
         self.by: list[tuple[int, int]] = []
         """The thread and the device of each read, in order."""
-        self.threads = ReadingThreads(readers, self.read)
-
-    def end(self) -> None:
-        self.threads.end(Problem("Over", "the test has ended", "Start another"))
+        self.threads = ReadingThreads(self.readers, self.read)
 
     def read(self, reader: Reader) -> tuple[DeviceReading, ...]:
         self.by.append((threading.get_ident(), reader.device.index))
         return reader.read(gpm=True)
 
-    def tick(self, patience: float = PATIENCE) -> dict[int, list[int]]:
+    def tick(self, patience: float = 60.0) -> dict[int, list[int]]:
         """Reads all; returns the devices that each thread read, in its order."""
         self.by.clear()
         self.threads.read_all(patience)
@@ -61,115 +41,33 @@ class Machine:
             found.setdefault(thread, []).append(index)
         return found
 
-    def hang(self, index: int) -> None:
-        """Lets the device hang in this tick."""
-        self.readers[index].gate.clear()
-        self.readers[index].asked.clear()
-        self.tick(patience=0.01)
-        assert self.readers[index].asked.wait(BOUND)
-
-    def wait_for(self, index: int) -> None:
-        slot = self.threads.slots[index]
-        with self.threads.changed:
-            assert self.threads.changed.wait_for(lambda: slot.answered == self.threads.tick, BOUND)
-
 
 @pytest.fixture
-def machine(clock: Time, readers: list[FakeReader]) -> Iterator[Machine]:
-    machine = Machine(readers)
+def machine() -> Iterator[Machine]:
+    machine = Machine()
     yield machine
-    machine.end()
-
-
-def test_one_thread_reads_all_devices_in_order(machine: Machine) -> None:
-    (first,) = machine.tick().items()
-    assert first[1] == [*range(8)]
-    assert [machine.tick() for _ in range(3)] == [dict([first])] * 3
+    machine.readers[3].gate.set()
+    machine.threads.end(Problem("Over", "the test has ended", "Start another"))
 
 
 def test_the_devices_behind_a_stuck_one_are_read_by_another_thread(
-    machine: Machine, clock: Time
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (stuck,) = machine.tick()
-    machine.hang(3)
+    clock = Time()
+    monkeypatch.setattr(module, "time", clock)
+    first = machine.tick()
+    (stuck,) = first
+    assert first == {stuck: [*range(8)]}
+    assert machine.tick() == first
+    hung = machine.readers[3]
+    hung.gate.clear()
+    hung.asked.clear()
+    machine.tick(patience=0.01)
+    assert hung.asked.wait(BOUND)
     assert machine.by == [(stuck, index) for index in range(4)]
-    clock.now += STUCK_SECONDS + 0.01
+    clock.now += 0.31
     ((other, devices),) = machine.tick().items()
     assert other != stuck
     # Those that were not read in the tick before come first.
     assert devices == [4, 5, 6, 7, 0, 1, 2]
-    assert [machine.tick() for _ in range(2)] == [{other: [0, 1, 2, 4, 5, 6, 7]}] * 2
-
-
-def test_a_device_that_comes_back_keeps_its_thread(machine: Machine, clock: Time) -> None:
-    (stuck,) = machine.tick()
-    machine.hang(3)
-    clock.now += 5.0
-    (other,) = machine.tick()
-    machine.readers[3].gate.set()
-    machine.wait_for(3)
-    machine.tick()  # it was slow, and is not waited for
-    machine.wait_for(3)
-    assert machine.tick() == {stuck: [3], other: [0, 1, 2, 4, 5, 6, 7]}
-
-
-def test_idle_threads_do_not_wake_each_other(machine: Machine, clock: Time) -> None:
-    machine.tick()
-    machine.hang(3)
-    clock.now += 5.0
-    machine.tick()
-    machine.readers[3].gate.set()
-    machine.wait_for(3)
-    machine.tick()
-    machine.wait_for(3)
-    with machine.threads.changed:
-        # The thread that was idle last may not have said so yet.
-        assert not all(machine.threads.changed.wait(0.05) for _ in range(5))
-
-
-def test_a_slow_machine_reads_every_device_before_one_twice(machine: Machine) -> None:
-    """A tick that comes before the last one has ended begins with the devices left."""
-    machine.tick()
-    machine.hang(5)
-    machine.threads.read_all(0.01)
-    machine.readers[5].gate.set()
-    machine.wait_for(7)
-    machine.wait_for(5)
-    assert [index for _, index in machine.by] == [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5]
-
-
-def test_a_driver_that_is_gone_ends_all_threads(
-    readers: list[FakeReader], machine: Machine, clock: Time
-) -> None:
-    before = {*threading.enumerate()}
-    other = Machine(readers)
-    other.tick()
-    other.hang(3)
-    clock.now += 1.0
-    other.tick()
-    reading = {*threading.enumerate()} - before
-    assert len(reading) == 2
-    problem = Problem("Gone", "it was unloaded", "Load it")
-    readers[6].problem = problem
-    other.threads.read_all(PATIENCE)
-    assert other.threads.wait_for_end() == problem
-    readers[3].gate.set()
-    for thread in reading:
-        thread.join(BOUND)
-        assert not thread.is_alive()
-
-
-def test_readings_of_other_instances_are_left_out(readers: list[FakeReader], clock: Time) -> None:
-    reader = readers[0]
-    parts = []
-    for number in range(3):
-        part = replace(reader.reading.device, uuid=f"MIG-{number}", parent_uuid="GPU-0")
-        sample = replace(reader.reading.sample, uuid=f"MIG-{number}")
-        parts.append(DeviceReading(part, sample))
-    reader.instances = tuple(parts)
-    machine = Machine(readers)
-    machine.threads.keep({"GPU-0": frozenset(["MIG-1"])})
-    (slot,) = machine.threads.slots
-    machine.tick()
-    assert [device.uuid for device in slot.known.devices] == ["GPU-0", "MIG-1"]
-    machine.end()
+    assert machine.tick() == {other: [0, 1, 2, 4, 5, 6, 7]}

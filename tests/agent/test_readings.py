@@ -9,7 +9,7 @@ import pytest
 
 from gputop.agent.device import READINGS, Device
 from gputop.agent.lines import to_plain
-from gputop.agent.nvml.driver import NvmlReader, start
+from gputop.agent.nvml.driver import NvmlReader
 from tests.agent.reader import OneDevice
 from tests.agent.readings import A_SECOND_LATER, INVENTORY, SAMPLE, Row, device, field, get
 from tests.driver import (
@@ -89,12 +89,10 @@ def test_every_reading_says_why_it_is_missing(nvml: FakeDriver, row: Row, code: 
 
 def test_errors_are_not_counted_where_ecc_is_off(nvml: FakeDriver) -> None:
     codes = dict.fromkeys(field(3, 4, 5), NOT_SUPPORTED) | {"field.6": NO_PERMISSION}
-    nvml.write(device(ecc_mode_pending=0, fail=codes))
-    nvml.change(0, ecc_mode=0)
-    start()
-    absent = to_plain(NvmlReader(0).read(gpm=False)[0].sample)["absent"]
-    assert absent["ecc_corrected"] == absent["ecc_uncorrected"] == "disabled"
-    assert absent["ecc_corrected_lifetime"] == "disabled"
+    one = OneDevice(nvml, device(fail=codes))
+    absent = one.read(ecc_mode=0).absent
+    names = ("ecc_corrected", "ecc_uncorrected", "ecc_corrected_lifetime")
+    assert {absent[name] for name in names} == {"disabled"}
     assert absent["ecc_uncorrected_lifetime"] == "no_permission"
 
 
@@ -121,8 +119,8 @@ def test_throttle_times_have_the_numbers_of_the_drivers_version(
 ) -> None:
     """Slowdown by heat under two numbers is one counter."""
     seconds = OneDevice(nvml, FakeDevice(values=RENUMBERED), version).read().clock_event_seconds
-    known = zip(("hw_thermal", "hw_power_brake"), hardware, strict=False)
-    assert seconds == {"sw_power_cap": 5.0, "sw_thermal": heat, **dict(known)}
+    known = dict(zip(("hw_thermal", "hw_power_brake"), hardware, strict=False))
+    assert seconds == {"sw_power_cap": 5.0, "sw_thermal": heat, **known}
 
 
 def test_a_throttle_time_that_grows_faster_than_time_is_absent(nvml: FakeDriver) -> None:
@@ -169,21 +167,17 @@ def test_sms_are_counted_by_their_cores(
 
 
 def test_all_bits_set_is_not_available(nvml: FakeDriver) -> None:
-    nvml.write(
-        FakeDevice(
-            architecture=0xFFFF_FFFF,
-            clock_event_reasons=(1 << 64) - 1,
-            fans=2,
-            fan_percent=0xFFFF_FFFF,
-            values={"field.230": 0xFFFF_FFFF, "field.186": 0xFFFF_FFFF, "field_type.186": 1},
-        )
+    device = FakeDevice(
+        architecture=0xFFFF_FFFF,
+        clock_event_reasons=(1 << 64) - 1,
+        fans=2,
+        fan_percent=0xFFFF_FFFF,
+        values={"field.230": 0xFFFF_FFFF, "field.186": 0xFFFF_FFFF, "field_type.186": 1},
     )
-    start()
-    reader = NvmlReader(0)
-    absent = to_plain(reader.read(gpm=False)[0].sample)["absent"]
+    reading = OneDevice(nvml, device).reading()
     names = ("clock_event_reasons", "fans_percent", "recovery_action", "power_instant_watts")
-    assert {absent[name] for name in names} == {"not_supported"}
-    assert reader.device.absent["architecture"] == "not_supported"
+    assert {reading.sample.absent[name] for name in names} == {"not_supported"}
+    assert reading.device.absent["architecture"] == "not_supported"
 
 
 @pytest.mark.parametrize(
@@ -205,8 +199,8 @@ def test_memory_that_no_listed_process_explains(
 ) -> None:
     processes = tuple(FakeProcess(pid, memory_bytes=size) for pid, size in enumerate(held, 1))
     device = FakeDevice(memory_used_bytes=used, processes=processes)
-    sample = to_plain(OneDevice(nvml, device).read())
-    assert sample["memory_attributed_bytes"] == attributed
-    assert sample["memory_unattributed_bytes"] == unattributed
-    assert sample["absent"].get("memory_attributed_bytes") == reason
-    assert sample["absent"].get("memory_unattributed_bytes") == reason
+    sample = OneDevice(nvml, device).read()
+    found = (sample.memory_attributed_bytes, sample.memory_unattributed_bytes)
+    assert found == (attributed, unattributed)
+    names = ("memory_attributed_bytes", "memory_unattributed_bytes")
+    assert [sample.absent.get(name) for name in names] == [reason, reason]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -17,9 +17,9 @@ import pytest
 from gputop import __version__
 from gputop.agent import sampler as module
 from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
-from gputop.agent.interface import OWNER_FIELDS, DriverError, Facts, ReplacedError
+from gputop.agent.interface import DriverError, Facts, ReplacedError
 from gputop.agent.sampler import Sampler
-from gputop.agent.snapshot import DriverState, Inventory, ProcessKind, Sample, Source
+from gputop.agent.snapshot import DriverState, Inventory, Source
 from gputop.agent.times import silence_limit
 from tests.agent.fakes import (
     BOUND,
@@ -29,17 +29,31 @@ from tests.agent.fakes import (
     FakeDriver,
     FakeReader,
     Open,
+    Readers,
     Stream,
     answer,
     fake_owners,
 )
 
 
-def started(opened: Open, readers: list[FakeReader]) -> Stream:
+def started(opened: Open, readers: Readers) -> Stream:
     """A stream whose driver has answered."""
     stream = opened(lambda: FakeDriver(*readers))
     stream.until(lambda _: stream.state() is DriverState.OK)
     return stream
+
+
+def one_after_the_other(*results: FakeDriver | DriverError) -> Callable[[], FakeDriver]:
+    """Return what starts the driver, with another result each time."""
+    left = iter(results)
+
+    def start() -> FakeDriver:
+        result = next(left)
+        if isinstance(result, DriverError):
+            raise result
+        return result
+
+    return start
 
 
 def steps(times: list[float]) -> list[float]:
@@ -55,18 +69,17 @@ def hang(stream: Stream, reader: FakeReader, patch: pytest.MonkeyPatch) -> None:
         stream.until(lambda _: reader.asked.is_set())
 
 
-def test_the_inventory_comes_first_and_says_who(opened: Open, readers: list[FakeReader]) -> None:
+def test_the_inventory_comes_first_and_says_who(opened: Open, readers: Readers) -> None:
     driver = FakeDriver(*readers)
     driver.unlisted = ("0000:27:00.0",)
     stream = opened(lambda: driver)
-    found = stream.next()
-    assert isinstance(found, Inventory)
-    assert found.hostname
+    first = stream.next()
+    assert isinstance(first, Inventory)
+    assert first.hostname
     stream.until(lambda _: stream.state() is DriverState.OK)
-    assert stream.inventory == Inventory(
+    assert stream.inventory == replace(
+        first,
         time=stream.inventory.time if stream.inventory else 0,
-        hostname=found.hostname,
-        cpu_name=found.cpu_name,
         source=Source.NVML,
         driver_state=DriverState.OK,
         interval_seconds=INTERVAL,
@@ -78,31 +91,6 @@ def test_the_inventory_comes_first_and_says_who(opened: Open, readers: list[Fake
     )
 
 
-def test_the_inventory_is_sent_again_when_it_changes_only(
-    opened: Open, readers: list[FakeReader]
-) -> None:
-    stream = started(opened, readers)
-    sent = stream.inventories
-    for _ in range(5):
-        stream.sample()
-    assert stream.inventories == sent
-    other = answer("GPU-9")
-    readers[1].reading = replace(other, device=replace(other.device, name="Known now"))
-    stream.until(lambda _: stream.inventories > sent)
-    assert stream.inventories == sent + 1
-    assert stream.inventory is not None
-    assert [device.name for device in stream.inventory.devices] == ["Fake", "Known now", "Fake"]
-    for _ in range(5):
-        stream.sample()
-    assert stream.inventories == sent + 1
-
-
-def fine(sample: Sample, uuid: str) -> tuple[int, ...] | None:
-    device = sample.device(uuid)
-    assert device is not None
-    return device.gpu_utilization_samples_percent
-
-
 def with_samples(reader: FakeReader, *samples: int) -> None:
     """What it answers from here on, each time anew."""
     changed = replace(reader.reading.sample, gpu_utilization_samples_percent=samples)
@@ -110,39 +98,27 @@ def with_samples(reader: FakeReader, *samples: int) -> None:
 
 
 def test_samples_of_utilization_come_once(
-    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+    opened: Open, readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also of a device that is late: what it answers between two ticks is not lost."""
+    def fine() -> list[tuple[int, ...] | None]:
+        return [each.gpu_utilization_samples_percent for each in stream.sample().devices[:2]]
+
     stream = started(opened, readers)
-    first, second, _ = readers
-    with_samples(first, 1, 2)
-    with_samples(second, 3, 4)
-    stream.until(lambda sample: fine(sample, "GPU-1") == (3, 4))
-    hang(stream, second, monkeypatch)
-    late = stream.sample()
-    assert (fine(late, "GPU-0"), fine(late, "GPU-1")) == ((1, 2), ())
-    assert late.devices[1].gpu_utilization_percent == 7  # as it was
-    second.gate.set()
-    stream.wait_for(second)
-    threads = stream.sampler._opening.opened.threads
-    assert threads is not None
-    with_samples(second, 5)
-    with threads.changed:  # asked, and answered again, before anything is sent
-        threads.tick += 1
-        threads.changed.notify_all()
-    stream.wait_for(second)
-    with_samples(second)
-    # What it was asked as it hung, and since then, and this.
-    assert fine(stream.sample(), "GPU-1") == (3, 4, 3, 4, 5)
-    with_samples(second, 3, 4)
-    stream.sample()
-    assert fine(stream.sample(), "GPU-1") == (3, 4)
+    with_samples(readers[0], 1, 2)
+    with_samples(readers[1], 3, 4)
+    stream.until(lambda sample: sample.devices[1].gpu_utilization_samples_percent == (3, 4))
+    hang(stream, readers[1], monkeypatch)
+    assert fine() == [(1, 2), ()]
+    readers[1].gate.set()
+    stream.wait_for(readers[1])
+    late = fine()[1]
+    assert late is not None
+    assert late[:2] == (3, 4), "what it answered between two samples is not lost"
+    with_samples(readers[1], 5)
+    stream.until(lambda sample: sample.devices[1].gpu_utilization_samples_percent == (5,))
 
 
-def test_a_driver_that_starts_slowly_delays_nothing(
-    opened: Open, readers: list[FakeReader], clock: Clock
-) -> None:
-    """And once it answers nobody waits for the interval, an hour here, to see its devices."""
+def test_nobody_waits_for_the_interval_to_see_the_devices(opened: Open, readers: Readers) -> None:
     ready = threading.Event()
 
     def start() -> FakeDriver:
@@ -150,50 +126,16 @@ def test_a_driver_that_starts_slowly_delays_nothing(
         return FakeDriver(*readers)
 
     stream = opened(start, 3600.0)
-    try:
-        first = stream.sample()
-        assert stream.state() is DriverState.STARTING
-        assert first.devices == ()
-        assert first.host.memory_total_bytes
-    finally:
-        ready.set()
+    first = stream.sample()
+    assert (stream.state(), first.devices) == (DriverState.STARTING, ())
+    ready.set()
     second = stream.sample()
-    assert stream.state() is DriverState.OK
-    assert [device.gpu_utilization_percent for device in second.devices] == [7, 7, 7]
-    assert sum(clock.pauses) < 1.0
-
-
-def test_without_a_driver_the_host_is_sampled_and_the_driver_tried_again(
-    opened: Open, readers: list[FakeReader], clock: Clock
-) -> None:
-    tries = []
-
-    def start() -> FakeDriver:
-        tries.append(1)
-        if len(tries) < 3:
-            raise DriverError(NO_DRIVER)
-        return FakeDriver(*readers)
-
-    stream = opened(start)
-    stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
-    assert stream.inventory is not None
-    assert stream.problem() == NO_DRIVER
-    assert stream.inventory.devices == ()
-    assert stream.inventory.driver_version is None
-    for _ in range(3):
-        sample = stream.sample()
-        assert sample.devices == ()
-        assert sample.host.memory_total_bytes
-    assert len(tries) == 1
-    clock.retry.set()
-    stream.until(lambda sample: len(sample.devices) == 3)
-    assert len(tries) == 3
-    assert stream.problem() is None
-    assert stream.state() is DriverState.OK
+    assert len(second.devices) == 3
+    assert second.time - first.time < 1.0
 
 
 def test_a_hung_reader_holds_up_nobody_else(
-    opened: Open, readers: list[FakeReader], clock: Clock, monkeypatch: pytest.MonkeyPatch
+    opened: Open, readers: Readers, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = started(opened, readers)
     stream.sample()
@@ -239,74 +181,45 @@ def test_a_hung_reader_holds_up_nobody_else(
 
 
 def test_a_driver_that_is_gone_takes_its_devices_with_it(
-    opened: Open, readers: list[FakeReader], clock: Clock
+    opened: Open, readers: Readers, clock: Clock
 ) -> None:
     """It is closed, said to be gone, and begun anew, with other devices perhaps."""
-    others = [FakeReader(answer("GPU-8").device, answer("GPU-8"))]
-    others[0].gate.set()
-    before = {*threading.enumerate()}
-    drivers = [FakeDriver(*readers), FakeDriver(*others)]
-    starts = iter([drivers[0], None, drivers[1]])
-
-    def start() -> FakeDriver:
-        driver = next(starts)
-        if driver is None:
-            raise DriverError(NO_DRIVER)
-        return driver
-
-    stream = opened(start)
+    other = FakeReader(answer("GPU-8").device, answer("GPU-8"))
+    other.gate.set()
+    drivers = [FakeDriver(*readers), FakeDriver(other)]
+    stream = opened(one_after_the_other(drivers[0], DriverError(NO_DRIVER), drivers[1]))
     stream.until(lambda sample: len(sample.processes) == 6)
-    reading = {each for each in threading.enumerate() if each.name == "reading"} - before
-    assert len(reading) == 1
     readers[2].problem = replace(NO_DRIVER, what="Gone")
     sample = stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
     assert (sample.devices, sample.processes) == ((), ())
+    assert sample.host.memory_total_bytes
     assert drivers[0].closed.wait(BOUND)
     stream.until(lambda _: stream.problem() == NO_DRIVER)
+    assert stream.inventory is not None
+    assert (stream.inventory.devices, stream.inventory.driver_version) == ((), None)
     clock.retry.set()
     sample = stream.until(lambda sample: bool(sample.processes))
     assert [device.uuid for device in sample.devices] == ["GPU-8"]
+    assert stream.problem() is None
     assert not drivers[1].closed.is_set()
-    for thread in reading:
-        thread.join(BOUND)
-        assert not thread.is_alive()
 
 
 def test_a_driver_that_comes_back_as_another_ends_the_sampler(
-    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+    opened: Open, readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The library that this process has loaded does not fit it: a new process is needed."""
     fallen: queue.SimpleQueue[threading.ExceptHookArgs] = queue.SimpleQueue()
     monkeypatch.setattr(threading, "excepthook", fallen.put)
-    starts = iter([FakeDriver(*readers), None])
-
-    def start() -> FakeDriver:
-        driver = next(starts)
-        if driver is None:
-            raise DriverError(NO_DRIVER, mismatch=True)
-        return driver
-
-    stream = opened(start)
+    mismatch = DriverError(NO_DRIVER, mismatch=True)
+    stream = opened(one_after_the_other(FakeDriver(*readers), mismatch))
     stream.until(lambda sample: len(sample.processes) == 6)
     readers[0].problem = NO_DRIVER
     stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
     assert fallen.get(timeout=BOUND).exc_type is ReplacedError
 
 
-def test_processes_have_their_owners(opened: Open, readers: list[FakeReader]) -> None:
-    seen, unseen = started(opened, readers[:1]).sample().processes
-    assert (seen.pid, seen.device_uuid, seen.kind) == (11, "GPU-0", ProcessKind.COMPUTE)
-    assert (seen.user, seen.command, seen.start_time) == ("user11", "command 11", 111.0)
-    assert seen.memory_used_bytes == 1 << 30
-    assert seen.absent == {}
-    assert (unseen.pid, unseen.user, unseen.command, unseen.start_time) == (12, None, None, None)
-    assert unseen.absent == dict.fromkeys(OWNER_FIELDS, Absence.LOST) | {
-        "memory_used_bytes": Absence.NOT_SUPPORTED
-    }
-
-
 def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
-    clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+    clock: Clock, readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Readings are complete and on time, and processes have what the driver says of them."""
     monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.01)
@@ -326,7 +239,6 @@ def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
     samples = [stream.sample() for _ in range(10)]
     assert steps([sample.time for sample in samples]) == pytest.approx([INTERVAL] * 9)
     for sample in samples:
-        assert [device.state for device in sample.devices] == [DeviceState.OK] * 3
         assert [device.temperature_celsius for device in sample.devices] == [7] * 3
         assert [process.pid for process in sample.processes] == [11, 12] * 3
         known, unknown = sample.processes[:2]
@@ -338,44 +250,14 @@ def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
     stream.close()
 
 
-@pytest.mark.parametrize("where", ["asleep", "in a tick", "nobody read the stream"])
 @pytest.mark.parametrize("stall", [2.0, 4.3, 100.0])
 def test_one_sample_after_a_stall_and_then_on_with_the_interval(
-    opened: Open,
-    readers: list[FakeReader],
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-    where: str,
-    stall: float,
+    opened: Open, readers: Readers, clock: Clock, stall: float
 ) -> None:
     """The process was stopped, or whoever reads the stream: what it missed is not caught up."""
     stream = started(opened, readers)
     last = stream.sample().time
-    once = threading.Event()
-
-    def stop() -> None:
-        if not once.is_set():
-            once.set()
-            clock.now += stall
-
-    usual_pause, usual_read = clock.pause, Sampler._read_all
-
-    def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
-        stop()
-        return usual_pause(seconds, cut_short)
-
-    def read_all(self: Sampler, *arguments: object) -> None:
-        usual_read(self, *arguments)  # type: ignore[arg-type]
-        stop()
-
-    if where == "asleep":
-        monkeypatch.setattr(module, "pause", pause)
-    elif where == "in a tick":
-        monkeypatch.setattr(Sampler, "_read_all", read_all)
-    else:
-        stop()
+    clock.now += stall
     times = [stream.sample().time for _ in range(4)]
     assert times[0] - last > 0.999 * stall
-    assert steps(times)[1:] == pytest.approx([INTERVAL] * 2)
-    # One that was in the making when it was stopped is followed by a fresh one.
-    assert steps(times)[0] == pytest.approx(0.0 if where == "in a tick" else INTERVAL)
+    assert steps(times) == pytest.approx([INTERVAL] * 3)

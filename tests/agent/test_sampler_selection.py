@@ -11,14 +11,14 @@ from gputop.agent.device import Absence, Device
 from gputop.agent.interface import DeviceReading
 from gputop.agent.selection import Selection
 from gputop.agent.snapshot import DriverState, Sample
-from tests.agent.fakes import BOUND, Clock, FakeDriver, FakeReader, Open, Stream, answer
+from tests.agent.fakes import BOUND, Clock, FakeDriver, Open, Readers, Stream, answer
 
 UUIDS = [f"GPU-{number}5678901-fa4e-4dcf-8a3b-000000000000" for number in range(3)]
 ADDRESSES = tuple(f"0000:{number + 1}a:00.0" for number in range(3))
 
 
 @pytest.fixture
-def readers(readers: list[FakeReader]) -> list[FakeReader]:
+def readers(readers: Readers) -> Readers:
     """Readers of devices that are not known before they are identified, as those of NVML are."""
     for index, reader in enumerate(readers):
         fake = answer(f"GPU-{index}")
@@ -40,42 +40,14 @@ def first(stream: Stream) -> Sample:
     return stream.until(lambda _: stream.state() is DriverState.OK)
 
 
-@pytest.mark.parametrize("text", [UUIDS[1], UUIDS[1][:6], ADDRESSES[1], "2A:00.0"])
-def test_a_device_is_chosen_by_what_it_is_identified_by(
-    opened: Open, readers: list[FakeReader], text: str
-) -> None:
-    stream = opened(lambda: FakeDriver(*readers), selection=Selection((text,)))
-    sample = first(stream)
-    assert indices(stream, sample) == [1]
-    assert sample.devices[0].temperature_celsius == 7
-    assert stream.inventory is not None
-    assert stream.inventory.devices_left_out == 2
-
-
-def hang(patch: pytest.MonkeyPatch) -> None:
-    """Let a thread whose gate is shut be stuck at once, and not be waited for."""
-    patch.setattr(opening, "IDENTIFY_SECONDS", 0.2)
-    patch.setattr(opening, "RETRY_SECONDS", 0.2)
-    patch.setattr(reading, "STUCK_SECONDS", -1.0)
-
-
-@pytest.mark.parametrize("text", ["GPU-1", ADDRESSES[1]])
-def test_a_device_that_hangs_is_waited_for_a_while(
-    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
-    """It may be the one that is meant."""
-    hang(monkeypatch)
-    readers[0].gate.clear()
-    stream = opened(lambda: FakeDriver(*readers), selection=Selection((text,)))
-    assert indices(stream, first(stream)) == [1]
-    readers[0].gate.set()
-
-
 def test_a_device_that_answers_late_is_found_then(
-    opened: Open, readers: list[FakeReader], clock: Clock, monkeypatch: pytest.MonkeyPatch
+    opened: Open, readers: Readers, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until then one line says which device does not answer. The driver is not started again."""
-    hang(monkeypatch)
+    # A thread whose gate is shut is stuck at once, and is not waited for.
+    monkeypatch.setattr(opening, "IDENTIFY_SECONDS", 0.2)
+    monkeypatch.setattr(opening, "RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(reading, "STUCK_SECONDS", -1.0)
     readers[1].gate.clear()
     starts: list[FakeDriver] = []
 
@@ -98,7 +70,7 @@ def test_a_device_that_answers_late_is_found_then(
 
 
 def test_a_uuid_that_no_device_has_is_looked_for_again(
-    opened: Open, readers: list[FakeReader], clock: Clock
+    opened: Open, readers: Readers, clock: Clock
 ) -> None:
     """With a new start of the driver, which finds devices only then."""
     starts: list[FakeDriver] = []
@@ -115,7 +87,7 @@ def test_a_uuid_that_no_device_has_is_looked_for_again(
 
 
 def test_an_instance_is_read_with_its_gpu_and_without_the_others(
-    opened: Open, readers: list[FakeReader]
+    opened: Open, readers: Readers
 ) -> None:
     reader = readers[1]
     whole = reader.reading

@@ -1,67 +1,18 @@
-"""`gputop stream` as others run it: what it writes, and when it ends."""
+"""What the agent writes, what its reader may ask for, and when it ends."""
 
 from __future__ import annotations
 
+import json
 import os
-import select
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from gputop.agent import sender
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, Source
-from gputop.schema.decode import decode
-from gputop.stream.launch import module_command
-from tests.terminal import Terminal
-
-INTERVAL = 0.25
-COMMAND = [*module_command("gputop"), "stream", "--demo", "--interval", f"{INTERVAL}"]
-BOUND = 60.0
-
-
-@pytest.fixture
-def start() -> Iterator[Any]:
-    """Starts the stream; kills what a test leaves."""
-    running: list[subprocess.Popen[bytes]] = []
-
-    def popen(*arguments: str, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
-        running.append(
-            subprocess.Popen(
-                [*COMMAND, *arguments], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
-        )
-        return running[-1]
-
-    yield popen
-    for process in running:
-        with process:
-            process.kill()
-
-
-def first_line(process: subprocess.Popen[bytes]) -> Record:
-    assert process.stdout is not None
-    assert select.select([process.stdout], [], [], BOUND)[0]
-    return decode(process.stdout.readline())
-
-
-def records(output: bytes) -> list[Record]:
-    return [decode(line) for line in output.splitlines()]
-
-
-def test_so_many_samples_and_no_more(start: Any) -> None:
-    process = start("--count", "3", stdin=subprocess.DEVNULL)
-    output, errors = process.communicate(timeout=BOUND)
-    assert (process.returncode, errors) == (0, b"")
-    assert output.endswith(b"\n")
-    inventory, *samples = records(output)
-    assert isinstance(inventory, Inventory)
-    assert inventory.source is Source.SIMULATED
-    settled = [s for s in samples if isinstance(s, Sample) and s.devices]
-    assert len(settled) == 3
+from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 
 
 def inventory(state: DriverState) -> Inventory:
@@ -91,13 +42,47 @@ def test_all_is_written_however_little_a_pipe_takes(monkeypatch: pytest.MonkeyPa
     assert received == data
 
 
-def test_ctrl_c() -> None:
-    with Terminal(COMMAND, columns=200) as terminal:
-        # Of what was received, not of the screen: the first samples may already have pushed it out.
-        terminal.wait_for(lambda _: b'"type":"inventory"' in terminal.raw, BOUND, "inventory")
-        terminal.send("\x03")
-        assert terminal.wait(BOUND) == 130
-        assert b"Traceback" not in terminal.raw
+class Recorder:
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def set_interval(self, seconds: float) -> None:
+        self.asked.append(seconds)
+
+    def set_gpm(self, *, wanted: bool) -> None:
+        self.asked.append(wanted)
+
+    def ask(self) -> None:
+        self.asked.append("next")
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        ({"interval": 2.0}, [2.0]),
+        ({"interval": 2, "gpm": True}, [2, True]),
+        ({"gpm": False}, [False]),
+        ({"interval": 0.01}, [0.25]),
+        ({"interval": 1e9}, [60.0]),
+        (b'{"interval": 1e999}', []),
+        ({"interval": 0}, []),
+        ({"interval": -1}, []),
+        (b'{"interval": NaN}', []),
+        ({"interval": "1"}, []),
+        ({"interval": True}, []),
+        ({"gpm": 1, "later": 2}, []),
+        ({"next": True}, ["next"]),
+        ({"next": 1}, []),
+        ([1], []),
+        (b"{", []),
+        (b"", []),
+    ],
+)
+def test_requests(line: Any, asked: list[Any]) -> None:
+    recorder: Any = Recorder()
+    said = line if isinstance(line, bytes) else json.dumps(line).encode()
+    sender.handle_requests(recorder, recorder, [said])
+    assert recorder.asked == asked
 
 
 @pytest.mark.parametrize("where", ["start", "read"])
@@ -112,22 +97,7 @@ def test_a_fault_in_a_thread_ends_it(where: str) -> None:
         setattr(*{{"start": (driver, "readers"), "read": (reader, "read")}}[{where!r}], fail)
         sender.run(StreamOptions(0.25, demo=True))
     """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        timeout=BOUND,
-    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert done.returncode == 1
     assert done.stderr.decode().splitlines()[-1] == "RuntimeError: a fault"
-
-
-def test_a_full_disk() -> None:
-    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
-        done = subprocess.run(
-            COMMAND, stdout=full, stderr=subprocess.PIPE, timeout=BOUND, check=False
-        )
-    assert done.returncode == 3
-    (line,) = done.stderr.decode().splitlines()
-    assert line.startswith("gputop: error: standard output cannot be written: No space left")

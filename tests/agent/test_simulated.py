@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import fmean
 from typing import Any
 
 import pytest
 
 from gputop.agent import simulated
 from gputop.agent.device import READINGS, DeviceSample
-from gputop.agent.simulated import (
-    CHECKPOINT_EVERY_SECONDS,
-    DEVICES,
-    HOT_DEVICE,
-    LIMIT_WATTS,
-    NOTEBOOK_DEVICE,
-    STARVED_DEVICE,
-    STARVED_WORK,
-    TOTAL_BYTES,
-    SimulatedDriver,
-    SimulatedReader,
-)
+from gputop.agent.simulated import DEVICES, SimulatedDriver, SimulatedReader
 from tests.agent.fakes import Time
 
 FIVE_MINUTES = 300
@@ -55,36 +45,39 @@ def test_nothing_impossible_in_five_minutes(clock: Time) -> None:
         for sample in samples:
             s: Any = sample
             assert {name for name in READINGS if getattr(s, name) is None} == set(s.absent)
-            assert 0 <= s.gpu_utilization_percent <= 100
-            assert 0 <= s.memory_utilization_percent <= s.gpu_utilization_percent
-            assert (
-                s.memory_used_bytes + s.memory_free_bytes + s.memory_reserved_bytes
-                == s.memory_total_bytes
-                == TOTAL_BYTES
-            )
-            assert s.memory_free_bytes > 0
+            assert 0 <= s.memory_utilization_percent <= s.gpu_utilization_percent <= 100
+            parts = (s.memory_used_bytes, s.memory_free_bytes, s.memory_reserved_bytes)
+            assert min(parts) > 0
+            assert sum(parts) == s.memory_total_bytes
             assert s.memory_attributed_bytes + s.memory_unattributed_bytes == s.memory_used_bytes
             assert s.nvlink_rx_bytes_per_second == sum(s.nvlink_link_rx_bytes_per_second)
             assert s.pcie_rx_bytes_per_second < 64e9
             assert (s.clock_event_reasons == ("idle",)) == (s.gpu_utilization_percent == 0)
-            assert 50 < s.power_watts <= LIMIT_WATTS == s.power_limit_watts
-            assert 20 <= s.temperature_celsius < 90
-            assert 0 < s.sm_clock_mhz <= 1980
-            assert 0 < s.memory_clock_mhz <= 2619
+            assert s.power_watts <= s.power_limit_watts
+
+
+MEANS = """\
+93.2 607.1 62.8 1922.2 288.9 3219.5 71300.0
+93.1 605.5 62.7 1841.2 288.6 3215.7 71337.0
+93.0 605.2 62.8 1841.2 288.4 3214.3 71374.0
+93.2 607.3 62.8 1841.2 288.8 3218.1 71411.0
+93.2 607.6 62.8 1841.2 288.9 3219.3 71448.0
+93.0 606.5 83.8 1670.2 288.4 3213.5 71485.0
+36.0 277.4 43.9 927.8 111.4 0.0 71522.0
+0.0 71.0 32.1 345.0 0.0 0.0 18432.0"""
+"""Of each device: busy in %, W, °C, MHz, MB/s by PCIe and by NVLink, MiB of memory."""
 
 
 def test_the_devices_train_in_step_one_waits_and_one_does_nothing(clock: Time) -> None:
-    runs = list(run(clock, FIVE_MINUTES))
-    busy = [[sample.gpu_utilization_percent or 0 for sample in samples] for samples in runs]
-    assert {row[NOTEBOOK_DEVICE] for row in busy} == {0}
-    starved = [row[STARVED_DEVICE] for row in busy]
-    assert sum(each > 0 for each in starved) == pytest.approx(STARVED_WORK * FIVE_MINUTES, rel=0.1)
-    training = [row[:STARVED_DEVICE] for row in busy]
-    assert all(max(row) - min(row) < 20 for row in training)
-    checkpoint = [max(row) < 10 for row in training]
-    assert sum(checkpoint) == pytest.approx(
-        FIVE_MINUTES // CHECKPOINT_EVERY_SECONDS * simulated.CHECKPOINT_SECONDS, abs=6
+    """The last two. The hot one is slower."""
+    names = (
+        *("gpu_utilization_percent", "power_watts", "temperature_celsius", "sm_clock_mhz"),
+        *("pcie_rx_bytes_per_second", "nvlink_tx_bytes_per_second", "memory_used_bytes"),
     )
-    assert sum(min(row) > 90 for row in training) > FIVE_MINUTES / 2
-    hottest = max(runs[80], key=lambda sample: sample.temperature_celsius or 0)
-    assert hottest == runs[80][HOT_DEVICE]
+    scales = (1, 1, 1, 1, 1e6, 1e6, 1 << 20)
+    runs = list(run(clock, FIVE_MINUTES))
+    rows = []
+    for samples in zip(*runs, strict=True):
+        means = [fmean(getattr(sample, name) for sample in samples) for name in names]
+        rows.append(" ".join(f"{mean / n:.1f}" for mean, n in zip(means, scales, strict=True)))
+    assert "\n".join(rows) == MEANS

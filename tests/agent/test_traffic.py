@@ -10,7 +10,7 @@ from gputop.agent.device import Absence, DeviceSample
 from gputop.agent.nvml.fields import Asked
 from gputop.agent.nvml.traffic import RateCounter
 from tests.agent.reader import OneDevice
-from tests.driver import ALL_LINKS, NO_PERMISSION, NOT_SUPPORTED, FakeDevice, FakeDriver
+from tests.driver import ALL_LINKS, FakeDevice, FakeDriver
 
 pytestmark = pytest.mark.driver
 
@@ -97,27 +97,6 @@ def test_pcie_counters_are_enough_once_they_are_proven(nvml: FakeDriver) -> None
     assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == 1
 
 
-def test_the_drivers_own_measurement_is_asked_for_seldom(nvml: FakeDriver) -> None:
-    machine = Machine(nvml)
-    measured = {"pcie_throughput_kib.0": 3, "pcie_throughput_kib.1": 4}
-    assert pcie(machine.says(measured)) == (4 * 1024, 3 * 1024)
-    measured["pcie_throughput_kib.1"] = 9
-    assert {pcie(machine.says(measured)) for _ in range(9)} == {(4 * 1024, 3 * 1024)}
-    assert pcie(machine.says(measured)) == (9 * 1024, 3 * 1024)
-
-
-@pytest.mark.parametrize(
-    ("code", "reason"), [(NO_PERMISSION, Absence.NO_PERMISSION), (NOT_SUPPORTED, NO_RATE)]
-)
-def test_a_device_that_does_not_know_its_pcie_traffic(
-    nvml: FakeDriver, code: int, reason: Absence
-) -> None:
-    machine = Machine(nvml, {"nvmlDeviceGetPcieThroughput": code})
-    for _ in range(30):
-        assert pcie(machine.says({})) == (reason, reason)
-    assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == (1 if reason is NO_RATE else 3)
-
-
 TWO_LINKS = fields(f91=2, f139_0=10, f139_1=20, f138_0=30, f138_1=40)
 LATER = fields(f91=2, f139_0=11, f139_1=22, f138_0=33, f138_1=44)
 ALL = {f"field.139.{ALL_LINKS}": 30, f"field.138.{ALL_LINKS}": 70}
@@ -154,15 +133,12 @@ def test_a_link_that_is_down_has_a_place_of_its_own(nvml: FakeDriver) -> None:
     assert nvlink(machine.says(later)) == (2048, 4096, (None, 2048), (None, 4096))
 
 
-def nvlink_5(*counts: int) -> dict[str, int]:
-    names = ("f204_0", "f204_1", "f202_0", "f202_1")
-    return fields(f91=2, **dict(zip(names, counts, strict=True)))
-
-
 def test_counters_of_nvlink_5_are_in_bytes(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
-    machine.says(nvlink_5(WIDE + 1, WIDE + 1, WIDE + 3, WIDE + 4))
-    found = machine.says(nvlink_5(WIDE + 2, WIDE + 3, WIDE + 6, WIDE + 8))
+    first = {"f204_0": 1, "f204_1": 1, "f202_0": 3, "f202_1": 4}
+    later = {"f204_0": 2, "f204_1": 3, "f202_0": 6, "f202_1": 8}
+    for counts in (first, later):
+        found = machine.says(fields(f91=2, **{name: WIDE + n for name, n in counts.items()}))
     assert nvlink(found) == (3, 7, (1, 2), (3, 4))
 
 

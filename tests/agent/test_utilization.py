@@ -1,14 +1,25 @@
-"""The driver's own samples of utilization: each once, and none that is not one."""
+"""Utilization: the driver's own samples, each once, and GPM, the mean of two samples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
-from gputop.agent.device import SERIES_READINGS, Absence, DeviceSample
+from gputop.agent.device import GPM_READINGS, SERIES_READINGS, Absence, DeviceSample
 from tests.agent.reader import OneDevice
-from tests.driver import FakeDevice, FakeDriver, FakeSample
+from tests.driver import (
+    GPM,
+    GPU_IS_LOST,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    RESET_REQUIRED,
+    UNKNOWN,
+    FakeDevice,
+    FakeDriver,
+    FakeSample,
+)
 
 pytestmark = pytest.mark.driver
 
@@ -51,15 +62,6 @@ def test_each_comes_once_and_the_first_reading_only_begins(nvml: FakeDriver) -> 
     assert machine.ring(rows(range(9, 18))) == ()
 
 
-def test_none_for_a_while_is_no_error_and_no_gap_in_the_spacing(nvml: FakeDriver) -> None:
-    """Some drivers take none while the device is idle."""
-    machine = Machine(nvml)
-    for _ in range(12):
-        assert machine.ring(rows(range(1, 11))) == ()
-    assert machine.ring(rows(range(70, 73))) == (70, 71, 72)
-    assert machine.sample().gpu_utilization_samples_seconds == 0.2
-
-
 def test_a_clock_that_is_set_back(nvml: FakeDriver) -> None:
     machine = Machine(nvml, samples=rows(range(1000, 1010), 50))
     said = [machine.ring(rows(range(20, 25 + n))) for n in range(8)]
@@ -86,3 +88,83 @@ def test_values_of_any_type_and_impossible_ones(
     machine = Machine(nvml, samples_type=kind)
     new = [FakeSample(n * STEP, value) for n, value in enumerate(values, 11)]
     assert machine.ring((*rows(range(1, 11)), *new)) == said
+
+
+SAMPLING = ("nvmlGpmSampleGet", "nvmlGpmMetricsGet", "nvmlGpmSampleAlloc")
+CODES = {
+    NOT_SUPPORTED: Absence.NOT_SUPPORTED,
+    NO_PERMISSION: Absence.NO_PERMISSION,
+    RESET_REQUIRED: Absence.LOST,
+    UNKNOWN: Absence.ERROR,
+}
+
+
+class Gpm(OneDevice):
+    def __init__(self, nvml: FakeDriver, **device: Any) -> None:
+        super().__init__(nvml, FakeDevice(**device))
+
+    def values(self, seconds: float = 1.0, *, gpm: bool = True) -> set[Any]:
+        """GPM's values, or the reasons why they are missing, so much later."""
+        sample = self.read(seconds, gpm=gpm)
+        return {sample.absent.get(name, getattr(sample, name)) for name in GPM_READINGS}
+
+    def calls(self, function: str) -> int:
+        return self.nvml.calls()[function]
+
+
+def test_two_readings_make_a_window(nvml: FakeDriver) -> None:
+    gpm = Gpm(nvml)
+    assert gpm.values() == {Absence.NO_DATA_YET}
+    assert gpm.values() == {*GPM.values()}
+    assert gpm.values(gpm=False) == {Absence.DISABLED}
+
+
+def test_a_device_without_it_is_asked_once_a_minute(nvml: FakeDriver) -> None:
+    gpm = Gpm(nvml, gpm_supported=0)
+    for _ in range(3):
+        assert gpm.values(20.0) == {Absence.NOT_SUPPORTED}
+    assert gpm.calls("nvmlGpmQueryDeviceSupport") == 1
+    assert gpm.calls("nvmlGpmSampleGet") == 0
+    nvml.change(0, code=GPU_IS_LOST)
+    assert gpm.values() == {Absence.LOST}
+    nvml.change(0, code=0, gpm_supported=1)  # another one may have come to its place
+    gpm.values()
+    assert gpm.values() == {*GPM.values()}
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("function", ["nvmlGpmQueryDeviceSupport", *SAMPLING])
+def test_one_that_never_worked_is_left_alone_for_a_minute(
+    nvml: FakeDriver, function: str, code: int
+) -> None:
+    gpm = Gpm(nvml)
+    nvml.change_machine(fail={function: code})
+    for _ in range(4):
+        found = gpm.values(0.5)
+    assert found == {CODES[code]}
+    nvml.change_machine(fail={})
+    assert gpm.values(50.0) == {CODES[code]}
+    assert gpm.calls(function) == 1
+    allocated = gpm.calls("nvmlGpmSampleAlloc") - (function == "nvmlGpmSampleAlloc")
+    assert gpm.calls("nvmlGpmSampleFree") == allocated
+    gpm.values(10.0)
+    assert gpm.values() == {*GPM.values()}
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (0.0, 0.0),
+        (100.0, 100.0),
+        (100.75, 100.0),
+        (101.5, Absence.ERROR),
+        (-0.5, Absence.ERROR),
+        (1e300, Absence.ERROR),
+        (float("nan"), Absence.ERROR),
+        (float("inf"), Absence.ERROR),
+    ],
+)
+def test_a_percentage_or_an_error(nvml: FakeDriver, said: float, expected: float | Absence) -> None:
+    gpm = Gpm(nvml, gpm=dict.fromkeys(GPM, said))
+    gpm.values()
+    assert gpm.values() == {expected}

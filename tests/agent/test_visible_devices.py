@@ -90,10 +90,6 @@ def test_what_is_the_same_in_any_order_is_not_refused(value: str | None) -> None
     assert left(MIXED, value, None) == left(MIXED, value, BY_BUS)
 
 
-def test_a_foreign_entry_is_inert() -> None:
-    assert "\x1b" not in (left(ALIKE, "0,\x1b[31m", None).note or "")
-
-
 def test_a_gpu_that_does_not_answer_makes_later_numbers_ambiguous() -> None:
     """CUDA may not count it. Numbers before it stay what they are."""
     silent = Device(1, "unknown:1", "unknown device", absent={"uuid": Absence.LOST})

@@ -78,8 +78,6 @@ GPM: dict[int | str, float] = {
 }
 """The metrics of GPM that gputop knows."""
 XID = 0x8
-_PREFIXES = {"values": "", "delays": "delay."}
-"""What the keys of a device's mappings begin with, unless with the name of the mapping."""
 _SOURCE = Path(__file__).with_name("fake_nvml.c")
 
 
@@ -111,13 +109,8 @@ class FakeUsage:
     age_ms: int = 0
 
     def __str__(self) -> str:
-        percentages = (
-            self.sm_percent,
-            self.memory_percent,
-            self.encoder_percent,
-            self.decoder_percent,
-        )
-        return " ".join(map(str, (self.pid, self.age_ms, *percentages)))
+        pid, *percentages, age = dataclasses.astuple(self)
+        return " ".join(map(str, (pid, age, *percentages)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +124,28 @@ class FakeSample:
         return f"{self.time_us} {self.percent}"
 
 
+def _lines(made: FakeDevice | FakeInstance, prefix: str, own: Mapping[str, str]) -> Iterator[str]:
+    """The lines of the state file for the fields; `own` has texts for those that are empty."""
+    for item in dataclasses.fields(made):
+        value = getattr(made, item.name)
+        if item.name == "instances":
+            continue
+        if isinstance(value, Mapping):
+            infix = "" if item.name == "values" else f"{item.name}."
+            yield from (f"{prefix}.{infix}{key} {n}" for key, n in value.items())
+        elif isinstance(value, tuple):
+            key = "process" if item.name == "processes" else item.name
+            yield from (f"{prefix}.{key}.{n} {row}" for n, row in enumerate(value))
+        elif value is not None:
+            text = int(value) if isinstance(value, bool) else value
+            yield f"{prefix}.{item.name} {own[item.name] if text == '' else text}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeInstance:
     """A MIG instance, as it stands a 1g.10gb of an H100: all that its handle answers for."""
 
     uuid: str = ""
-    """Where empty, made from both indices."""
     name: str | None = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
     gpu_instance: int | None = 7
     compute_instance: int | None = 0
@@ -151,21 +160,11 @@ class FakeInstance:
     processes: tuple[FakeProcess, ...] = ()
     fail: Mapping[str, int] = field(default_factory=dict)
     code: int = 0
-    """Return code of every function."""
 
     def lines(self, index: int, number: int) -> Iterator[str]:
         """The lines of the state file for the instance `number` of the device `index`."""
-        prefix = f"device.{index}.instance.{number}"
-        own = f"MIG-{index:08x}-{number:04x}-5d7e-9a51-{number:012x}"
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, Mapping):
-                infix = "fail." if item.name == "fail" else ""
-                yield from (f"{prefix}.{infix}{key} {n}" for key, n in value.items())
-            elif isinstance(value, tuple):
-                yield from (f"{prefix}.process.{n} {row}" for n, row in enumerate(value))
-            elif value is not None:
-                yield f"{prefix}.{item.name} {own if value == '' else value}"
+        own = {"uuid": f"MIG-{index:08x}-{number:04x}-5d7e-9a51-{number:012x}"}
+        return _lines(self, f"device.{index}.instance.{number}", own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,10 +173,8 @@ class FakeDevice:
 
     name: str | None = "NVIDIA H100 80GB HBM3"
     uuid: str | None = ""
-    """Where empty, made from the index, as is the bus id."""
     pci_bus_id: str | None = ""
     pci_device_id: str | None = "2330"
-    serial: str | None = "1650923012345"
     minor_number: int | None = 0
     compute_capability_major: int | None = 9
     compute_capability_minor: int | None = 0
@@ -195,7 +192,6 @@ class FakeDevice:
     decoder_utilization_percent: int | None = 0
     jpeg_utilization_percent: int | None = 0
     ofa_utilization_percent: int | None = 0
-    sampling_microseconds: int | None = 200_000
     temperature_celsius: int | None = 64
     temperature_margin_celsius: int | None = 23
     fan_percent: int | None = None
@@ -217,7 +213,6 @@ class FakeDevice:
     video_clock_max_mhz: int | None = 1_545
     performance_state: int | None = 0
     clock_event_reasons: int | None = 0x4
-    clock_event_reasons_supported: int | None = 0x1FF
     pcie_generation: int | None = 5
     pcie_width: int | None = 16
     pcie_generation_max: int | None = 5
@@ -225,14 +220,9 @@ class FakeDevice:
     persistence_mode: int | None = 1
     compute_mode: int | None = 0
     ecc_mode: int | None = 1
-    ecc_mode_pending: int | None = 1
     mig_mode: int | None = 0
-    mig_mode_pending: int | None = 0
     instances: tuple[FakeInstance | None, ...] = ()
     """Those that there are while `mig_mode` is 1; None is a gap."""
-    max_instances: int = 7
-    instance_gone_code: int = NOT_FOUND
-    """What the handle of an instance says that is no longer there."""
     sm_count: int | None = None
     """Only MIG instances have it."""
     virtualization_mode: int | None = 0
@@ -240,7 +230,6 @@ class FakeDevice:
         default_factory=lambda: {
             **{f"temperature_threshold.{n}": c for n, c in enumerate((92, 89, 95, 87))},
             **{f"pcie_throughput_kib.{n}": kib for n, kib in enumerate((41_000, 23_000))},
-            **{f"ecc_errors.{type_}.{counter}": 0 for type_ in (0, 1) for counter in (0, 1)},
             **{f"field.{field}": value for field, value in FIELDS.items()},
             **LINK_FIELDS,
         }
@@ -248,91 +237,52 @@ class FakeDevice:
     """What has a number in its key: `field.82` and its like are those of GetFieldValues."""
     processes: tuple[FakeProcess, ...] = ()
     usage: tuple[FakeUsage, ...] = ()
-    """Rows of process utilization as they are, besides those of the processes."""
     samples: tuple[FakeSample, ...] = (FakeSample(5_000_000), FakeSample(5_166_000))
-    """What the driver has sampled of GPU utilization; without any, and no wave, not supported."""
-    samples_wave: str | None = None
-    """Besides, samples by the clock: milliseconds from one to the next and of a wave, and the
-    values of its two halves, as in `200 800 95 2`."""
+    """What the driver has sampled of GPU utilization; without any, not supported."""
     samples_type: int | None = None
-    """Of the values; without it they are unsigned integers."""
     gpm_supported: int | None = 1
     gpm: Mapping[int | str, float] = field(default_factory=lambda: dict(GPM))
     """What each metric would be at this moment; `5.2` is metric 5 of GPU instance 2."""
-    event_types: int | None = 0x1E9F
-    """What it can report: 0x8 are Xids."""
     fail: Mapping[str, int] = field(default_factory=dict)
     """Return code by function (`nvmlDeviceGetFanSpeed`), field (`field.83`) or metric (`gpm.5`)."""
     code: int = 0
-    """Return code of every function: `GPU_IS_LOST`, `RESET_REQUIRED`."""
     hang: bool = False
-    """Whether every call blocks until this is no longer so."""
     delay_ms: int = 0
-    """How long every call takes."""
-    delays: Mapping[str, int] = field(default_factory=dict)
-    """How many milliseconds more by function."""
 
     def lines(self, index: int) -> Iterator[str]:
-        """The device's lines of the state file."""
         own = {
             "uuid": f"GPU-{index:08x}-fa4e-4dcf-8a3b-{index:012x}",
             "pci_bus_id": f"00000000:{0x17 + 0x10 * index:02X}:00.0",
         }
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            if item.name == "instances":
-                for number, instance in enumerate(value):
-                    if instance is not None:
-                        yield from instance.lines(index, number)
-            elif isinstance(value, Mapping):
-                prefix = _PREFIXES.get(item.name, f"{item.name}.")
-                yield from (f"device.{index}.{prefix}{key} {n}" for key, n in value.items())
-            elif isinstance(value, tuple):
-                key = "process" if item.name == "processes" else item.name
-                yield from (f"device.{index}.{key}.{n} {row}" for n, row in enumerate(value))
-            elif value is not None:
-                text = int(value) if isinstance(value, bool) else value
-                yield f"device.{index}.{item.name} {text or own.get(item.name, text)}"
+        yield from _lines(self, f"device.{index}", own)
+        for number, instance in enumerate(self.instances):
+            if instance is not None:
+                yield from instance.lines(index, number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeMachine:
-    """What is not one device's."""
-
     driver_version: str | None = "580.95.05"
-    nvml_version: str | None = "13.580.95.05"
     cuda_version: int | None = 13_000
     init_code: int = 0
     init_delay_ms: int = 0
     init_hang: bool = False
-    """Whether nvmlInit blocks until this is no longer so."""
     init_crash: bool = False
-    """Whether nvmlInit ends the process with SIGSEGV."""
     crash: tuple[str, ...] = ()
-    """Functions that end the process with SIGSEGV."""
     generation: int = 0
     """Another one is another loading of the driver: who was initialized before is so no more."""
     stale_code: int = UNINITIALIZED
-    """What is said to those."""
-    one_at_a_time: bool = False
-    """Whether a call that takes time holds up all others, of other devices too."""
     fail: Mapping[str, int] = field(default_factory=dict)
-    """Return code by function, on every device."""
 
     def lines(self) -> Iterator[str]:
-        """The machine's lines of the state file."""
-        for name in ("driver_version", "nvml_version", "cuda_version"):
-            if getattr(self, name) is not None:
-                yield f"{name} {getattr(self, name)}"
-        yield f"init.code {self.init_code}"
-        yield f"init.delay_ms {self.init_delay_ms}"
-        yield f"init.hang {int(self.init_hang)}"
-        yield f"init.crash {int(self.init_crash)}"
-        yield f"generation {self.generation}"
-        yield f"stale_code {self.stale_code}"
-        yield from (f"crash.{function} 1" for function in self.crash)
-        yield f"one_at_a_time {int(self.one_at_a_time)}"
-        yield from (f"fail.{function} {code}" for function, code in self.fail.items())
+        for item in dataclasses.fields(self):
+            value, key = getattr(self, item.name), item.name.replace("init_", "init.")
+            if isinstance(value, Mapping):
+                yield from (f"{key}.{function} {code}" for function, code in value.items())
+            elif isinstance(value, tuple):
+                yield from (f"{key}.{function} 1" for function in value)
+            elif value is not None:
+                yield f"{key} {int(value) if isinstance(value, bool) else value}"
 
 
 class FakeDriver:
@@ -364,13 +314,11 @@ class FakeDriver:
         self.change_machine(**machine)
 
     def change(self, index: int, **changes: object) -> None:
-        """Change fields of one device."""
         devices = list(self.devices)
         devices[index] = replace(devices[index], **changes)  # type: ignore[arg-type]
         self.write(*devices)
 
     def change_machine(self, **changes: object) -> None:
-        """Change fields of the machine: `init_code`, `driver_version`, …."""
         self.machine = replace(self.machine, **changes)  # type: ignore[arg-type]
         lines = itertools.chain(
             self.machine.lines(),
@@ -397,7 +345,6 @@ class FakeDriver:
         return Counter(name for name, where in rows if index is None or where == wanted)
 
     def forget_calls(self) -> None:
-        """Count calls from here on."""
         self._calls.unlink(missing_ok=True)
 
 

@@ -8,7 +8,6 @@
  *   devices 2                            how many there are; without it, none
  *   driver_version 580.95.05
  *   init.code 9 | init.delay_ms 2000 | init.hang 1
- *   one_at_a_time 1                      a call that takes time holds up all others
  *   init.crash 1 | crash.nvmlDeviceGetPowerUsage 1     SIGSEGV in it
  *   generation 1                         after a change, who was initialized before is so no more
  *   stale_code 1                         what is said to those; without it, "uninitialized"
@@ -25,22 +24,16 @@
  *                                        to come), and of SMs, memory, encoder, decoder
  *   device.0.samples.0 5000000 97        a row of GPU utilization samples: when by the driver's clock,
  *                                        in us, and the value, which may be any number, or nan
- *   device.0.samples_wave 200 800 95 2   besides, from the clock since boot: one each 200 ms, of a
- *                                        wave of 800 ms whose halves are 95 and 2
  *   device.0.samples_type 1              NVML_VALUE_TYPE_...
  *   device.0.gpm_supported 1
  *   device.0.gpm.5 61.25                 a GPM metric now; gpm.5.2 is that of GPU instance 2
  *   device.0.fail.gpm.5 3                return code of one metric
- *   device.0.event_types 0x8             which events it can report
  *   event.1 0 0x8 79                     the first event: device, type and data; the next is event.2
  *   device.0.code 15                     return code of every function
  *   device.0.hang 1 | device.0.delay_ms 50
- *   device.0.delay.nvmlDeviceGetFanSpeed 20   in ms, on top of that
  *   device.0.instance.2.uuid MIG-...     the MIG instance 2: all that its handle says, by the same
  *                                        keys; there is one where there is a uuid and MIG is on
  *   device.0.instance.2.gpu_instance 7   and compute_instance: its ids, in process lists, too
- *   device.0.max_instances 7
- *   device.0.instance_gone_code 6        what every call on the handle of one returns that is gone
  *
  * A value that is not in the file is not supported (3): that is how a GPU without a fan is made.
  * Where FAKE_NVML_CALLS names a file, every call appends its function and device to it.
@@ -187,16 +180,11 @@ static int device_count(void)
 
 /* ---- Around every call ---------------------------------------------------------------------- */
 
-static void sleep_ms(long ms)
-{
-    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&time, NULL);
-}
-
 static void pause_ms(long ms)
 {
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
     pthread_mutex_unlock(&lock); /* a call that waits holds up no other */
-    sleep_ms(ms);
+    nanosleep(&time, NULL);
     pthread_mutex_lock(&lock);
     refresh();
 }
@@ -229,7 +217,7 @@ static int instance_code(int index)
 {
     int device = index % MOST_DEVICES;
     if (!mig_is_on(device) || !find(index, "uuid"))
-        return (int)number(find(device, "instance_gone_code"));
+        return NOT_FOUND;
     return (int)number(find(index, "code"));
 }
 
@@ -253,10 +241,8 @@ static int enter_index(int index, const char *function)
     if (index != NO_DEVICE) {
         while (number(find(device, "hang")))
             pause_ms(POLL_MS);
-        long delay = number(find(device, "delay_ms")) + number(find(device, "delay.%s", function));
-        if (delay > 0 && number(find(NO_DEVICE, "one_at_a_time")))
-            sleep_ms(delay);
-        else if (delay > 0)
+        long delay = number(find(device, "delay_ms"));
+        if (delay > 0)
             pause_ms(delay);
         if (device >= device_count())
             return leave(GPU_IS_LOST);
@@ -402,7 +388,6 @@ const char *nvmlErrorString(int code)
 }
 
 SYSTEM_TEXT(nvmlSystemGetDriverVersion, "driver_version")
-SYSTEM_TEXT(nvmlSystemGetNVMLVersion, "nvml_version")
 SYSTEM_NUMBER(nvmlSystemGetCudaDriverVersion, "cuda_version")
 SYSTEM_NUMBER(nvmlSystemGetCudaDriverVersion_v2, "cuda_version")
 
@@ -448,47 +433,13 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned wanted, device_t *out)
     return attach_by_index(wanted, __func__, out);
 }
 
-static int attach_by(const char *key, const char *wanted, const char *function, device_t *out)
-{
-    int index, count;
-    pthread_mutex_lock(&lock);
-    refresh();
-    for (index = 0, count = device_count(); index < count; index++) {
-        const char *value = find(index, "%s", key);
-        if (value && !strcmp(value, wanted))
-            break;
-    }
-    pthread_mutex_unlock(&lock);
-    return index < count ? attach(index, function, out) : NOT_FOUND;
-}
-
-int nvmlDeviceGetHandleByUUID(const char *uuid, device_t *out)
-{
-    return attach_by("uuid", uuid, __func__, out);
-}
-
-int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, device_t *out)
-{
-    return attach_by("pci_bus_id", bus_id, __func__, out);
-}
-
-int nvmlDeviceGetIndex(device_t device, unsigned *out)
-{
-    ENTER(device);
-    *out = (unsigned)index;
-    return leave(SUCCESS);
-}
-
 /* ---- What a device is ----------------------------------------------------------------------- */
 
 TEXT(nvmlDeviceGetName, "name")
 TEXT(nvmlDeviceGetUUID, "uuid")
-TEXT(nvmlDeviceGetSerial, "serial")
-TEXT(nvmlDeviceGetVbiosVersion, "vbios_version")
 NUMBER(nvmlDeviceGetMinorNumber, unsigned, "minor_number")
 NUMBER(nvmlDeviceGetNumGpuCores, unsigned, "gpu_cores")
 NUMBER(nvmlDeviceGetArchitecture, unsigned, "architecture")
-NUMBER(nvmlDeviceGetBrand, unsigned, "brand")
 PAIR(nvmlDeviceGetCudaComputeCapability, int, "compute_capability_major", "compute_capability_minor")
 
 struct attributes { unsigned multiprocessors, others[7]; u64 memory_mib; };
@@ -535,26 +486,6 @@ int nvmlDeviceGetPciInfo_v3(device_t device, struct pci_v3 *out)
     };
     snprintf(out->legacy, sizeof out->legacy, "%04X:%02X:%02X.0", found.domain & 0xffff,
         found.bus & 0xff, found.device & 0xff);
-    memcpy(out->text, found.text, sizeof out->text);
-    return leave(SUCCESS);
-}
-
-struct pci_ext {
-    unsigned version, domain, bus, device, device_id, subsystem_id, base_class, sub_class;
-    char text[32];
-};
-
-int nvmlDeviceGetPciInfoExt(device_t device, struct pci_ext *out)
-{
-    ENTER(device);
-    struct pci found;
-    int code = out->version == 0x1000040 ? pci(index, &found) : ARGUMENT_VERSION_MISMATCH;
-    if (code)
-        return leave(code);
-    *out = (struct pci_ext){
-        .version = out->version, .domain = found.domain, .bus = found.bus,
-        .device = found.device, .device_id = found.device_id, .base_class = 3, .sub_class = 2,
-    };
     memcpy(out->text, found.text, sizeof out->text);
     return leave(SUCCESS);
 }
@@ -650,13 +581,6 @@ int nvmlDeviceGetFanSpeed_v2(device_t device, unsigned fan, unsigned *out)
     return leave(SUCCESS);
 }
 
-int nvmlDeviceGetTotalEccErrors(device_t device, unsigned type, unsigned counter, u64 *out)
-{
-    ENTER(device);
-    STORE(u64, out, find(index, "ecc_errors.%u.%u", type, counter));
-    return leave(SUCCESS);
-}
-
 NUMBER(nvmlDeviceGetFanSpeed, unsigned, "fan_percent")
 NUMBER(nvmlDeviceGetNumFans, unsigned, "fans")
 NUMBER(nvmlDeviceGetPowerUsage, unsigned, "power_milliwatts")
@@ -665,10 +589,8 @@ NUMBER(nvmlDeviceGetEnforcedPowerLimit, unsigned, "power_limit_enforced_milliwat
 NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, unsigned, "power_limit_default_milliwatts")
 NUMBER(nvmlDeviceGetTotalEnergyConsumption, u64, "energy_millijoules")
 NUMBER(nvmlDeviceGetPerformanceState, unsigned, "performance_state")
-NUMBER(nvmlDeviceGetPowerState, unsigned, "performance_state")
 NUMBER(nvmlDeviceGetCurrentClocksEventReasons, u64, "clock_event_reasons")
 NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, u64, "clock_event_reasons")
-NUMBER(nvmlDeviceGetSupportedClocksEventReasons, u64, "clock_event_reasons_supported")
 NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, "pcie_generation")
 NUMBER(nvmlDeviceGetCurrPcieLinkWidth, unsigned, "pcie_width")
 NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, unsigned, "pcie_generation_max")
@@ -677,14 +599,15 @@ NUMBER(nvmlDeviceGetPersistenceMode, unsigned, "persistence_mode")
 NUMBER(nvmlDeviceGetComputeMode, unsigned, "compute_mode")
 PAIR(nvmlDeviceGetPowerManagementLimitConstraints, unsigned, "power_limit_min_milliwatts",
     "power_limit_max_milliwatts")
+/* The second number is the period of sampling, or the mode after a reset: nobody reads it. */
 PAIR(nvmlDeviceGetEncoderUtilization, unsigned, "encoder_utilization_percent",
-    "sampling_microseconds")
+    "encoder_utilization_percent")
 PAIR(nvmlDeviceGetDecoderUtilization, unsigned, "decoder_utilization_percent",
-    "sampling_microseconds")
-PAIR(nvmlDeviceGetJpgUtilization, unsigned, "jpeg_utilization_percent", "sampling_microseconds")
-PAIR(nvmlDeviceGetOfaUtilization, unsigned, "ofa_utilization_percent", "sampling_microseconds")
-PAIR(nvmlDeviceGetEccMode, unsigned, "ecc_mode", "ecc_mode_pending")
-PAIR(nvmlDeviceGetMigMode, unsigned, "mig_mode", "mig_mode_pending")
+    "decoder_utilization_percent")
+PAIR(nvmlDeviceGetJpgUtilization, unsigned, "jpeg_utilization_percent", "jpeg_utilization_percent")
+PAIR(nvmlDeviceGetOfaUtilization, unsigned, "ofa_utilization_percent", "ofa_utilization_percent")
+PAIR(nvmlDeviceGetEccMode, unsigned, "ecc_mode", "ecc_mode")
+PAIR(nvmlDeviceGetMigMode, unsigned, "mig_mode", "mig_mode")
 CLOCK(nvmlDeviceGetClockInfo, "_mhz")
 CLOCK(nvmlDeviceGetMaxClockInfo, "_max_mhz")
 NUMBER(nvmlDeviceGetVirtualizationMode, unsigned, "virtualization_mode")
@@ -718,21 +641,9 @@ int nvmlDeviceGetFieldValues(device_t device, int count, struct field *fields)
 
 /* ---- Samples of utilization ----------------------------------------------------------------- */
 
-enum { GPU_UTILIZATION = 1, RING = 100, UNSIGNED_INT = 1 };
+enum { GPU_UTILIZATION = 1, UNSIGNED_INT = 1 };
 
 struct busy { u64 time_us; union { double real; u64 whole; } value; };
-
-/* The share of a step before `end` that a wave is in its first half. */
-static double high_share(double end, double step, double period)
-{
-    enum { PARTS = 64 };
-    int high = 0;
-    for (int n = 0; n < PARTS; n++) {
-        double into = (end - step * (n + 0.5) / PARTS) / period;
-        high += into - (double)(u64)into < 0.5;
-    }
-    return (double)high / PARTS;
-}
 
 static unsigned add_busy(struct busy *out, unsigned found, unsigned room, int type, u64 time_us,
     double value)
@@ -747,27 +658,14 @@ static unsigned add_busy(struct busy *out, unsigned found, unsigned room, int ty
     return found + 1;
 }
 
-/* Rows newer than that: those of the wave, as the ring still has them, then those of the file. */
+/* Rows newer than that. */
 static unsigned busy(int index, int type, u64 last_seen_us, struct busy *out, unsigned room)
 {
     unsigned found = 0;
-    double step, period, high, low;
-    u64 when;
-    const char *value = find(index, "samples_wave");
-    if (value && sscanf(value, "%lf %lf %lf %lf", &step, &period, &high, &low) == 4) {
-        struct timespec now;
-        clock_gettime(CLOCK_BOOTTIME, &now);
-        u64 newest = (u64)(((double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6) / step);
-        for (u64 n = newest > RING ? newest - RING + 1 : 1; n <= newest; n++) {
-            double end = (double)n * step, share = high_share(end, step, period);
-            when = (u64)(end * 1e3);
-            if (when > last_seen_us)
-                found = add_busy(out, found, room, type, when, low + share * (high - low));
-        }
-    }
+    const char *value;
     for (int n = 0; (value = find(index, "samples.%d", n)); n++) {
         char *rest;
-        when = strtoull(value, &rest, 0);
+        u64 when = strtoull(value, &rest, 0);
         if (when > last_seen_us)
             found = add_busy(out, found, room, type, when, strtod(rest, NULL));
     }
@@ -779,8 +677,7 @@ int nvmlDeviceGetSamples(device_t device, unsigned type, u64 last_seen_us, unsig
     unsigned *count, struct busy *out)
 {
     ENTER(device);
-    if (type != GPU_UTILIZATION
-        || (!find(index, "samples.0") && !find(index, "samples_wave")))
+    if (type != GPU_UTILIZATION || !find(index, "samples.0"))
         return leave(NOT_SUPPORTED);
     const char *said_type = find(index, "samples_type");
     int kind = said_type ? (int)number(said_type) : UNSIGNED_INT;
@@ -1032,7 +929,7 @@ NUMBER(nvmlDeviceGetComputeInstanceId, unsigned, "compute_instance")
 int nvmlDeviceGetMaxMigDeviceCount(device_t device, unsigned *out)
 {
     ENTER(device);
-    *out = mig_is_on(index) ? (unsigned)number(find(index, "max_instances")) : 0;
+    *out = mig_is_on(index) ? MOST_INSTANCES - 1 : 0;
     return leave(SUCCESS);
 }
 
@@ -1050,21 +947,9 @@ int nvmlDeviceGetMigDeviceHandleByIndex(device_t device, unsigned wanted, device
     return leave(code);
 }
 
-int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device_t instance, device_t *out)
-{
-    ENTER(instance);
-    *out = &handles[index % MOST_DEVICES];
-    return leave(index < MOST_DEVICES ? INVALID_ARGUMENT : SUCCESS);
-}
-
-int nvmlDeviceIsMigDeviceHandle(device_t device, unsigned *out)
-{
-    ENTER(device);
-    *out = index >= MOST_DEVICES;
-    return leave(SUCCESS);
-}
-
 /* ---- Events --------------------------------------------------------------------------------- */
+
+enum { SUPPORTED_EVENTS = 0x1E9F };
 
 /* The last event that it has seen, and of each device the types and the last one before them. */
 typedef struct event_set {
@@ -1074,7 +959,12 @@ typedef struct event_set {
 } *event_set_t;
 struct event { device_t device; u64 type, data; unsigned gpu_instance, compute_instance; };
 
-NUMBER(nvmlDeviceGetSupportedEventTypes, u64, "event_types")
+int nvmlDeviceGetSupportedEventTypes(device_t device, u64 *out)
+{
+    ENTER(device);
+    *out = SUPPORTED_EVENTS;
+    return leave(SUCCESS);
+}
 
 static long last_event(void)
 {
@@ -1106,8 +996,7 @@ int nvmlEventSetFree(event_set_t set)
 int nvmlDeviceRegisterEvents(device_t device, u64 types, event_set_t set)
 {
     ENTER(device);
-    const char *supported = find(index, "event_types");
-    if (!supported || types & ~strtoull(supported, NULL, 0))
+    if (types & ~SUPPORTED_EVENTS)
         return leave(NOT_SUPPORTED);
     if (set->types[index])
         return leave(INVALID_ARGUMENT); /* no test's program does this twice */

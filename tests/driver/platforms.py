@@ -28,6 +28,19 @@ ECC = (3, 4, 5, 6)
 LINK_COUNT = (91,)
 MARGIN_THRESHOLDS = (193, 194, 195, 196)
 EVENT_TIMES = (74, 75, 76, 77, 78, 79, 269, 270, 271)
+LIMITS = tuple(f"power_limit_{which}milliwatts" for which in ("", "enforced_", "default_"))
+LIMIT_RANGE = ("power_limit_min_milliwatts", "power_limit_max_milliwatts")
+CLOCKS = ("sm_clock_mhz", "memory_clock_mhz", "video_clock_mhz")
+MAX_CLOCKS = ("sm_clock_max_mhz", "memory_clock_max_mhz", "video_clock_max_mhz")
+
+
+def _limits(usual: int | None, least: int | None, most: int | None) -> dict[str, int | None]:
+    return {**dict.fromkeys(LIMITS, usual), **dict(zip(LIMIT_RANGE, (least, most), strict=True))}
+
+
+def _clocks(now: tuple[int | None, ...], most: tuple[int | None, ...]) -> dict[str, int | None]:
+    """Return the clocks of the SMs, the memory and the video engines."""
+    return dict(zip((*CLOCKS, *MAX_CLOCKS), (*now, *most), strict=True))
 
 
 def _values(
@@ -62,11 +75,48 @@ def _preset(changes: Mapping[str, Any], **said: Any) -> FakeDevice:
 
 
 def h100(**changes: Any) -> FakeDevice:
-    """H100 SXM 80 GB: has everything but a fan, as the fake driver's device does by itself.
-
-    Source: the data sheet, and `nvidia-smi -q` of driver 580.
-    """
+    """H100 SXM 80 GB: has everything but a fan, as the fake driver's device does by itself."""
     return _preset(changes, processes=(FakeProcess(4101, memory_bytes=23 * GIB),))
+
+
+def _a100_part(profile: str, uuid: str, sms: int, bar1_mib: int, **said: Any) -> FakeInstance:
+    name = f"NVIDIA A100-SXM4-40GB MIG {profile}"
+    bar1 = bar1_mib * MIB
+    return FakeInstance(name=name, uuid=uuid, sm_count=sms, bar1_total_bytes=bar1, **said)
+
+
+A100_PARTS = (
+    _a100_part(
+        "3g.20gb",
+        "MIG-6f1c3b52-3d0e-5b1c-9f6a-0d8f0f6f5c11",
+        42,
+        32_767,
+        gpu_instance=2,
+        memory_total_bytes=20_096 * MIB,
+        memory_used_bytes=15 * GIB,
+        processes=(FakeProcess(4201, memory_bytes=14 * GIB),),
+    ),
+    _a100_part(
+        "2g.10gb",
+        "MIG-0b9f5e0d-0a4b-5e07-8a5f-2f4d1c7f9e22",
+        28,
+        16_383,
+        gpu_instance=3,
+        memory_total_bytes=9_856 * MIB,
+        memory_used_bytes=4 * GIB,
+        processes=(FakeProcess(4202, memory_bytes=4 * GIB - 25 * MIB),),
+    ),
+    None,
+    _a100_part(
+        "1g.5gb",
+        "MIG-c7a4ad7e-57a9-5f8e-bb3e-7a1e4d2c8b33",
+        14,
+        8_191,
+        gpu_instance=9,
+        memory_total_bytes=4_864 * MIB,
+        memory_used_bytes=3 * MIB,
+    ),
+)
 
 
 def a100_mig(**changes: Any) -> FakeDevice:
@@ -75,44 +125,7 @@ def a100_mig(**changes: Any) -> FakeDevice:
     Utilization is not supported while MIG is on, says NVML's documentation, whatever the engine.
     Power is not averaged on GA100, says its header. Source of the sizes: NVIDIA's MIG user guide.
     """
-    uuids = (
-        "MIG-6f1c3b52-3d0e-5b1c-9f6a-0d8f0f6f5c11",
-        "MIG-0b9f5e0d-0a4b-5e07-8a5f-2f4d1c7f9e22",
-        "MIG-c7a4ad7e-57a9-5f8e-bb3e-7a1e4d2c8b33",
-    )
-    name = "NVIDIA A100-SXM4-40GB MIG"
-    instances = (
-        FakeInstance(
-            uuid=uuids[0],
-            name=f"{name} 3g.20gb",
-            gpu_instance=2,
-            sm_count=42,
-            memory_total_bytes=20_096 * MIB,
-            memory_used_bytes=15 * GIB,
-            bar1_total_bytes=32_767 * MIB,
-            processes=(FakeProcess(4201, memory_bytes=14 * GIB),),
-        ),
-        FakeInstance(
-            uuid=uuids[1],
-            name=f"{name} 2g.10gb",
-            gpu_instance=3,
-            sm_count=28,
-            memory_total_bytes=9_856 * MIB,
-            memory_used_bytes=4 * GIB,
-            bar1_total_bytes=16_383 * MIB,
-            processes=(FakeProcess(4202, memory_bytes=4 * GIB - 25 * MIB),),
-        ),
-        None,
-        FakeInstance(
-            uuid=uuids[2],
-            name=f"{name} 1g.5gb",
-            gpu_instance=9,
-            sm_count=14,
-            memory_total_bytes=4_864 * MIB,
-            memory_used_bytes=3 * MIB,
-            bar1_total_bytes=8_191 * MIB,
-        ),
-    )
+    engines = ("gpu", "memory", "encoder", "decoder", "jpeg", "ofa")
     return _preset(
         changes,
         name="NVIDIA A100-SXM4-40GB",
@@ -124,33 +137,18 @@ def a100_mig(**changes: Any) -> FakeDevice:
         memory_used_bytes=19 * GIB + 3 * MIB,
         memory_reserved_bytes=571 * MIB,
         bar1_total_bytes=64 * GIB,
-        gpu_utilization_percent=None,
         samples=(),
-        memory_utilization_percent=None,
-        encoder_utilization_percent=None,
-        decoder_utilization_percent=None,
-        jpeg_utilization_percent=None,
-        ofa_utilization_percent=None,
+        **{f"{engine}_utilization_percent": None for engine in engines},
         temperature_celsius=47,
         temperature_margin_celsius=None,
         power_milliwatts=211_300,
-        power_limit_milliwatts=400_000,
-        power_limit_enforced_milliwatts=400_000,
-        power_limit_default_milliwatts=400_000,
-        power_limit_min_milliwatts=100_000,
-        power_limit_max_milliwatts=400_000,
-        sm_clock_mhz=1_410,
-        memory_clock_mhz=1_215,
-        video_clock_mhz=1_275,
-        sm_clock_max_mhz=1_410,
-        memory_clock_max_mhz=1_215,
-        video_clock_max_mhz=1_290,
+        **_limits(400_000, 100_000, 400_000),
+        **_clocks((1_410, 1_215, 1_275), (1_410, 1_215, 1_290)),
         clock_event_reasons=0,
         pcie_generation=4,
         pcie_generation_max=4,
         mig_mode=1,
-        mig_mode_pending=1,
-        instances=instances,
+        instances=A100_PARTS,
         values=_values(
             *POWER_AVERAGES, thresholds={0: 92, 1: 89, 2: 95}, throughput_kib=(2_100, 900), links=12
         ),
@@ -166,7 +164,6 @@ def rtx4090(**changes: Any) -> FakeDevice:
         changes,
         name="NVIDIA GeForce RTX 4090",
         pci_device_id="2684",
-        serial=None,
         compute_capability_major=8,
         compute_capability_minor=9,
         gpu_cores=16_384,
@@ -180,26 +177,15 @@ def rtx4090(**changes: Any) -> FakeDevice:
         fan_percent=52,
         fans=2,
         power_milliwatts=318_400,
-        power_limit_milliwatts=450_000,
-        power_limit_enforced_milliwatts=450_000,
-        power_limit_default_milliwatts=450_000,
-        power_limit_min_milliwatts=150_000,
-        power_limit_max_milliwatts=600_000,
-        sm_clock_mhz=2_610,
-        memory_clock_mhz=10_251,
-        video_clock_mhz=2_040,
-        sm_clock_max_mhz=3_105,
-        memory_clock_max_mhz=10_501,
-        video_clock_max_mhz=2_415,
+        **_limits(450_000, 150_000, 600_000),
+        **_clocks((2_610, 10_251, 2_040), (3_105, 10_501, 2_415)),
         performance_state=2,
         clock_event_reasons=0,
         pcie_generation=4,
         pcie_generation_max=4,
         persistence_mode=0,
         ecc_mode=0,
-        ecc_mode_pending=0,
         mig_mode=None,
-        mig_mode_pending=None,
         processes=(
             FakeProcess(2207, "graphics", 412 * MIB),
             FakeProcess(4301, memory_bytes=8 * GIB),
@@ -214,102 +200,37 @@ def rtx4090(**changes: Any) -> FakeDevice:
     )
 
 
-def v100(**changes: Any) -> FakeDevice:
-    """Tesla V100 SXM2 32 GB: no JPEG or optical-flow engine, no row remaps, power as it is now.
-
-    PCIe has no byte counters, so that the driver measures for 20 ms a direction. Source: the data
-    sheet, and NVML's header, which says since which architecture there is what.
-    """
-    return _preset(
-        changes,
-        name="Tesla V100-SXM2-32GB",
-        pci_device_id="1db5",
-        compute_capability_major=7,
-        gpu_cores=5_120,
-        architecture=5,
-        memory_total_bytes=32_768 * MIB,
-        memory_used_bytes=12 * GIB,
-        memory_reserved_bytes=258 * MIB,
-        bar1_total_bytes=32 * GIB,
-        jpeg_utilization_percent=None,
-        ofa_utilization_percent=None,
-        temperature_celsius=54,
-        temperature_margin_celsius=None,
-        power_milliwatts=268_100,
-        power_limit_milliwatts=300_000,
-        power_limit_enforced_milliwatts=300_000,
-        power_limit_default_milliwatts=300_000,
-        power_limit_min_milliwatts=150_000,
-        power_limit_max_milliwatts=300_000,
-        sm_clock_mhz=1_530,
-        memory_clock_mhz=877,
-        video_clock_mhz=1_372,
-        sm_clock_max_mhz=1_530,
-        memory_clock_max_mhz=877,
-        video_clock_max_mhz=1_372,
-        pcie_generation=3,
-        pcie_generation_max=3,
-        mig_mode=None,
-        mig_mode_pending=None,
-        processes=(FakeProcess(4401, memory_bytes=11 * GIB),),
-        values=_values(
-            *POWER_AVERAGES,
-            *REMAPPED_ROWS,
-            *RECOVERY,
-            *PCIE_COUNTERS,
-            thresholds={0: 90, 1: 87, 2: 85},
-            throughput_kib=(41_000, 23_000),
-            links=6,
-        ),
-    )
-
-
 def gb10(**changes: Any) -> FakeDevice:
     """GB10 (DGX Spark): the host's memory is its memory, and so neither memory call is supported.
 
     Processes still have theirs. No power limit, no fan, no memory clock, no ECC, no BAR1. Source:
     https://github.com/XuehaiPan/nvitop/pull/208, https://github.com/Syllo/nvtop/pull/511
     """
+    memory = ("memory_total", "memory_used", "memory_reserved", "bar1_total", "bar1_used")
     return _preset(
         changes,
         name="NVIDIA GB10",
         pci_bus_id="0000000F:01:00.0",
         pci_device_id="2e12",
-        serial=None,
         compute_capability_major=12,
         compute_capability_minor=1,
         gpu_cores=6_144,
         architecture=10,
-        memory_total_bytes=None,
-        memory_used_bytes=None,
-        memory_reserved_bytes=None,
-        bar1_total_bytes=None,
-        bar1_used_bytes=None,
+        **{f"{name}_bytes": None for name in memory},
         gpu_utilization_percent=94,
         memory_utilization_percent=0,
         temperature_celsius=71,
         temperature_margin_celsius=None,
         power_milliwatts=68_900,
-        power_limit_milliwatts=None,
-        power_limit_enforced_milliwatts=None,
-        power_limit_default_milliwatts=None,
-        power_limit_min_milliwatts=None,
-        power_limit_max_milliwatts=None,
-        sm_clock_mhz=2_405,
-        memory_clock_mhz=None,
-        video_clock_mhz=2_003,
-        sm_clock_max_mhz=3_003,
-        memory_clock_max_mhz=None,
-        video_clock_max_mhz=3_003,
+        **_limits(None, None, None),
+        **_clocks((2_405, None, 2_003), (3_003, None, 3_003)),
         clock_event_reasons=0,
         pcie_generation=1,
         pcie_width=1,
         pcie_generation_max=5,
         pcie_width_max=16,
         ecc_mode=None,
-        ecc_mode_pending=None,
         mig_mode=None,
-        mig_mode_pending=None,
         processes=(
             FakeProcess(2311, "graphics", 43 * MIB),
             FakeProcess(4501, memory_bytes=61 * GIB),
@@ -342,30 +263,30 @@ def orin(**changes: Any) -> FakeDevice:
     return _preset(changes, **nothing | known)
 
 
-def orin_of_zeros(**changes: Any) -> FakeDevice:
+def orin_of_zeros() -> FakeDevice:
     """Jetson AGX Orin whose driver, or what stands in for it, has 0 for what it does not have.
 
     Source: https://github.com/wentbackward/nv-monitor/issues/17
     """
-    names = ("gpu_utilization", "memory_utilization", "encoder_utilization", "decoder_utilization")
-    zeros = dict.fromkeys((f"{name}_percent" for name in names), 0)
-    zeros |= dict.fromkeys(("temperature_celsius", "fan_percent", "power_milliwatts"), 0)
-    zeros |= dict.fromkeys(("power_limit_milliwatts", "power_limit_enforced_milliwatts"), 0)
-    zeros |= dict.fromkeys(("graphics_clock_mhz", "sm_clock_mhz", "memory_clock_mhz"), 0)
-    zeros |= dict.fromkeys(("sm_clock_max_mhz", "memory_clock_max_mhz", "performance_state"), 0)
-    zeros |= dict.fromkeys(("clock_event_reasons", "pcie_generation", "pcie_width"), 0)
-    zeros |= {"memory_total_bytes": 0, "memory_used_bytes": 0}
-    zeros |= {"compute_capability_major": 8, "compute_capability_minor": 7}
-    return orin(**{**zeros, **changes})
+    engines = ("gpu", "memory", "encoder", "decoder")
+    names = (
+        *(f"{engine}_utilization_percent" for engine in engines),
+        *("temperature_celsius", "fan_percent", "power_milliwatts", "graphics_clock_mhz"),
+        *(*LIMITS[:2], *CLOCKS[:2], *MAX_CLOCKS[:2]),
+        *("performance_state", "clock_event_reasons", "pcie_generation", "pcie_width"),
+        *("memory_total_bytes", "memory_used_bytes"),
+    )
+    zeros: dict[str, Any] = dict.fromkeys(names, 0)
+    return orin(**zeros, compute_capability_major=8, compute_capability_minor=7)
 
 
-def n1x(**changes: Any) -> FakeDevice:
+def n1x() -> FakeDevice:
     """N1X, whose driver has a part of the host's memory as the device's, smaller than what is held.
 
     Source: https://github.com/unslothai/unsloth/issues/10283
     """
     memory = {"memory_total_bytes": 4 * GIB, "memory_used_bytes": 4 * GIB - 30 * MIB}
-    return gb10(**{"name": "NVIDIA N1X", **memory, "memory_reserved_bytes": 0, **changes})
+    return gb10(name="NVIDIA N1X", **memory, memory_reserved_bytes=0)
 
 
 def wsl(**changes: Any) -> FakeDevice:
@@ -373,25 +294,14 @@ def wsl(**changes: Any) -> FakeDevice:
 
     Source: https://github.com/NVIDIA/nvidia-container-toolkit/issues/271
     """
-    return rtx4090(
-        **{
-            "fan_percent": None,
-            "fans": None,
-            "minor_number": None,
-            "persistence_mode": 1,
-            "processes": (FakeProcess(4601, memory_bytes=None),),
-            "values": _values(
-                *MEMORY_TEMPERATURE,
-                *REMAPPED_ROWS,
-                *ECC,
-                *PCIE_COUNTERS,
-                *REPLAYS,
-                *RECOVERY,
-                thresholds={0: 100, 1: 97},
-            ),
-            **changes,
-        }
-    )
+    missing = (*MEMORY_TEMPERATURE, *REMAPPED_ROWS, *ECC, *PCIE_COUNTERS, *REPLAYS, *RECOVERY)
+    said = {
+        **dict.fromkeys(("fan_percent", "fans", "minor_number")),
+        "persistence_mode": 1,
+        "processes": (FakeProcess(4601, memory_bytes=None),),
+        "values": _values(*missing, thresholds={0: 100, 1: 97}),
+    }
+    return rtx4090(**said | changes)
 
 
 def vgpu_guest(**changes: Any) -> FakeDevice:
@@ -399,12 +309,17 @@ def vgpu_guest(**changes: Any) -> FakeDevice:
 
     Source: what NVIDIA's vGPU user guide says that a guest can see.
     """
+    hidden = (
+        *("temperature_celsius", "temperature_margin_celsius", "power_milliwatts"),
+        *(*LIMITS, *LIMIT_RANGE, *CLOCKS, *MAX_CLOCKS, "clock_event_reasons"),
+        *("pcie_generation", "pcie_width", "pcie_generation_max", "pcie_width_max", "mig_mode"),
+    )
+    nothing: dict[str, Any] = dict.fromkeys(hidden)
     return _preset(
         changes,
         name="NVIDIA A40-24Q",
         pci_bus_id="00000000:02:00.0",
         pci_device_id="2235",
-        serial=None,
         compute_capability_major=8,
         compute_capability_minor=6,
         gpu_cores=10_752,
@@ -415,27 +330,7 @@ def vgpu_guest(**changes: Any) -> FakeDevice:
         bar1_total_bytes=256 * MIB,
         gpu_utilization_percent=38,
         memory_utilization_percent=12,
-        temperature_celsius=None,
-        temperature_margin_celsius=None,
-        power_milliwatts=None,
-        power_limit_milliwatts=None,
-        power_limit_enforced_milliwatts=None,
-        power_limit_default_milliwatts=None,
-        power_limit_min_milliwatts=None,
-        power_limit_max_milliwatts=None,
-        sm_clock_mhz=None,
-        memory_clock_mhz=None,
-        video_clock_mhz=None,
-        sm_clock_max_mhz=None,
-        memory_clock_max_mhz=None,
-        video_clock_max_mhz=None,
-        clock_event_reasons=None,
-        pcie_generation=None,
-        pcie_width=None,
-        pcie_generation_max=None,
-        pcie_width_max=None,
-        mig_mode=None,
-        mig_mode_pending=None,
+        **nothing,
         virtualization_mode=2,
         processes=(FakeProcess(4701, memory_bytes=5 * GIB),),
         values=_values(
@@ -452,13 +347,6 @@ def vgpu_guest(**changes: Any) -> FakeDevice:
 
 
 PLATFORMS: Mapping[str, Callable[..., FakeDevice]] = {
-    "h100": h100,
-    "a100_mig": a100_mig,
-    "rtx4090": rtx4090,
-    "v100": v100,
-    "gb10": gb10,
-    "orin": orin,
-    "wsl": wsl,
-    "vgpu_guest": vgpu_guest,
+    function.__name__: function
+    for function in (h100, a100_mig, rtx4090, gb10, orin, wsl, vgpu_guest)
 }
-"""All of them, by name."""

@@ -124,7 +124,7 @@ def with_instances(pid: int) -> tuple[FakeDevice, ...]:
     """Return the devices, of which the device 1 is cut into two."""
     zero, one, two = three(pid)
     pair = (FIRST, instance(2, 30, "2g.30gb"))
-    return zero, replace(one, mig_mode=1, mig_mode_pending=1, instances=pair), two
+    return zero, replace(one, mig_mode=1, instances=pair), two
 
 
 DEVICES = (
@@ -165,7 +165,7 @@ DEVICES = (
         says=("0 Test 0", "1 Test 1", "3g.40gb", "1g.11gb", "1g.13gb", "11.0 GiB", "13.0 GiB"),
         silent=("2g.30gb", "30.0 GiB"),
         never=(*NO_ZERO, "NOT RESPONDING", "LOST"),
-        mend=change(instances=(), mig_mode=0, mig_mode_pending=0),
+        mend=change(instances=(), mig_mode=0),
         then=("1 Test 1", *BACK),
         then_silent=("MIG", "3g.40gb"),
     ),

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.driver
 LACKING: dict[str, tuple[str, ...]] = {
     "535.183.06": (
         "nvmlDeviceGetMarginTemperature",
-        "nvmlDeviceGetPciInfoExt",
         "nvmlDeviceGetProcessesUtilizationInfo",
         "nvmlDeviceGetTemperatureV",
     )
@@ -30,7 +29,6 @@ LACKING["470.256.02"] = (
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetJpgUtilization",
     "nvmlDeviceGetOfaUtilization",
-    "nvmlDeviceGetSupportedClocksEventReasons",
     "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetGraphicsRunningProcesses_v3",
     "nvmlDeviceGetMPSComputeRunningProcesses_v3",

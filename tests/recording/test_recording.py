@@ -21,6 +21,7 @@ from gputop.text import moment
 from tests import recordings, streams
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from gputop.agent.snapshot import Record
@@ -34,8 +35,11 @@ def test_it_is_read_as_written_from_every_sample_on(tmp_path: Path, name: str) -
     records = recordings.records(40, 2)
     other = dataclasses.replace(streams.inventory(2), cuda_version=None)
     records[20:20] = [other]  # before sample 19
+    event = Event(1.0, None, "xid", 79)
+    records[3] = dataclasses.replace(records[3], events=(event,))  # type: ignore[arg-type]
     recording = recordings.scanned(recordings.write(tmp_path / name, records))
     assert list(recording.records()) == records
+    assert list(recording.events) == [(2, event)]
     for first in (0, 1, 18):
         assert list(recording.records_from(first)) == [records[0], *records[first + 1 :]]
     for first in (19, 39):
@@ -51,28 +55,6 @@ def test_gaps_and_clocks_that_are_set_back(tmp_path: Path) -> None:
     assert found == [0, 0, 1, 2, 5]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_cut_off_at_any_byte_all_before_is_read(tmp_path: Path, name: str) -> None:
-    """What was written before a flush is there, whatever comes after it."""
-    path, cut = tmp_path / name, tmp_path / f"cut-{name}"
-    file, records, ends = GrowingFile(path), recordings.records(5), []
-    for record in records:
-        file.write_record(record)
-        ends.append(file.size)
-    whole = path.read_bytes()
-    file.close()
-    sizes = {size + by for size in ends for by in (-1, 0, 1)} | {*range(ends[1], ends[-1], 37)}
-    for size in sorted(size for size in sizes if ends[1] <= size <= len(whole)):
-        cut.write_bytes(whole[:size])
-        complete = sum(end <= size for end in ends)
-        recording = Recording(cut)
-        found = list(recording.records())
-        assert found[:complete] == records[:complete]
-        assert len(found) - complete in (0, 1)  # a line may lack nothing but its end
-        if size in ends:
-            assert recording.ending is None
-
-
 def test_a_file_that_is_cut_off_while_it_is_played_ends_there(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 5)
     recording = recordings.scanned(path)
@@ -84,35 +66,30 @@ def test_a_file_that_is_cut_off_while_it_is_played_ends_there(tmp_path: Path) ->
     assert str(recording.ending).startswith(f"sample {len(found)} cannot be read again: ")
 
 
-def _damaged(line: bytes, how: str) -> bytes:
-    return {
-        "no JSON": line.replace(b'"host":{', b'"host":['),
-        "no text": b"\xff" * 50,
-        "no UTF-8": line.replace(b"trainer", b"train\xffr").replace(b"python", b"pyth\xffn"),
-        "no record": b"{}",
-        "another type": line.replace(b'"sample"', b'"simple"'),
-        "time is infinite": re.sub(b'"time":[0-9.]+', b'"time":1e400', line),
-        "empty": b"",
-        "zeros": b"\0" * 100,
-        "deep": line[:-1] + b',"x":' + b"[" * 100_000,
-        "cut off": line[:-1],
-        "wrong types": line.replace(b'"pid":4000', b'"pid":"x"'),
-    }[how]
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "no JSON": lambda line: line.replace(b'"host":{', b'"host":['),
+    "no text": lambda _: b"\xff" * 50,
+    "no UTF-8": lambda line: line.replace(b"trainer", b"train\xffr").replace(b"python", b"p\xffn"),
+    "no record": lambda _: b"{}",
+    "another type": lambda line: line.replace(b'"sample"', b'"simple"'),
+    "time is infinite": lambda line: re.sub(b'"time":[0-9.]+', b'"time":1e400', line),
+    "empty": lambda _: b"",
+    "zeros": lambda _: b"\0" * 100,
+    "deep": lambda line: line[:-1] + b',"x":' + b"[" * 100_000,
+    "cut off": lambda line: line[:-1],
+    "wrong types": lambda line: line.replace(b'"pid":4000', b'"pid":"x"'),
+}
 
 
-@pytest.mark.parametrize(
-    "how",
-    ["no JSON", "no text", "no UTF-8", "no record", "another type", "time is infinite", "empty",
-     "zeros", "deep", "cut off", "wrong types"],
-)  # fmt: skip
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_good_up_to_a_damaged_line_and_says_where(
-    tmp_path: Path, name: str, how: str
+    tmp_path: Path, name: str, damage: Callable[[bytes], bytes]
 ) -> None:
     made = [dataclasses.replace(each, processes=PROCESSES) for each in recordings.samples(9)]
     records: list[Record] = [streams.inventory(1), *made]
     written = [to_line(record).encode() for record in records]
-    written[5] = _damaged(written[5], how)
+    written[5] = damage(written[5])
     assert written[5] != to_line(made[4]).encode()
     path = tmp_path / name
     data = b"\n".join([*written, b""])
@@ -125,32 +102,32 @@ def test_it_is_good_up_to_a_damaged_line_and_says_where(
     assert recording.last()[1] == made[3]
 
 
-def test_an_older_recording_plays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("schema", [SCHEMA - 1, SCHEMA + 1])
+def test_an_older_recording_plays_and_a_newer_one_says_what_to_do(
+    tmp_path: Path, schema: int
+) -> None:
     """Fields that were not there yet have their defaults; unknown ones are left alone."""
-    inventory = json.loads(to_line(streams.inventory(1)))
+    inventory = json.loads(to_line(streams.inventory(1))) | {"schema": schema}
     sample = json.loads(to_line(recordings.samples(1)[0]))
-    inventory["schema"] = SCHEMA - 1
     del inventory["cpu_name"], inventory["devices"][0]["temperature_slowdown_celsius"]
     del sample["events"], sample["devices"][0]["energy_joules"]
     sample["devices"][0]["gone"] = 1
     path = tmp_path / "a.jsonl"
     path.write_text(f"{json.dumps(inventory)}\n{json.dumps(sample)}\n")
-    recording = Recording(path)
-    found = list(recording.records())
-    assert [type(record) for record in found] == [Inventory, Sample]
-    assert recording.ending is None
+    if schema < SCHEMA:
+        recording = Recording(path)
+        assert [type(record) for record in recording.records()] == [Inventory, Sample]
+        assert recording.ending is None
+    else:
+        with pytest.raises(RecordingError) as error:
+            Recording(path)
+        assert str(error.value) == (
+            f"{path} cannot be played: the stream has schema {schema}, this gputop reads up to "
+            f"{SCHEMA}. Upgrade this gputop"
+        )
 
 
-def test_a_newer_recording_says_so(tmp_path: Path) -> None:
-    inventory = json.loads(to_line(streams.inventory(1))) | {"schema": SCHEMA + 1}
-    path = tmp_path / "a.jsonl"
-    path.write_text(f"{json.dumps(inventory)}\n")
-    with pytest.raises(RecordingError) as error:
-        Recording(path)
-    assert str(error.value) == (
-        f"{path} cannot be played: the stream has schema {SCHEMA + 1}, this gputop reads up to "
-        f"{SCHEMA}. Upgrade this gputop"
-    )
+INVENTORY = to_line(streams.inventory(1)).encode()
 
 
 @pytest.mark.parametrize(
@@ -163,33 +140,22 @@ def test_a_newer_recording_says_so(tmp_path: Path) -> None:
         (b"\0" * 100_000, "it is not a recording"),
         (b"[1]\n{}\n3\n", "it is not a recording"),
         (b'{"type":"sample","time":1.0,"host":{}}\n', "it is not a recording"),
-        (to_line(streams.inventory(1)).encode(), "it has no sample that can be read"),
-        (
-            to_line(streams.inventory(1)).encode() + b'\n{"type":"sam',
-            "it has no sample that can be read",
-        ),
-        (
-            to_line(streams.inventory(1)).encode() + b'\n{"type":"sample","time":1,"host":7}',
-            "it has no sample that can be read",
-        ),
+        (INVENTORY, "it has no sample that can be read"),
+        (INVENTORY + b'\n{"type":"sam', "it has no sample that can be read"),
+        (INVENTORY + b'\n{"type":"sample","time":1,"host":7}', "it has no sample that can be read"),
+        ("a folder", "it is not a file"),
+        (None, "No such file or directory"),
     ],
 )
-def test_what_is_no_recording(tmp_path: Path, data: bytes, why: str) -> None:
+def test_what_is_no_recording(tmp_path: Path, data: bytes | str | None, why: str) -> None:
     path = tmp_path / "a"
-    path.write_bytes(data)
+    if isinstance(data, bytes):
+        path.write_bytes(data)
+    elif data:
+        path.mkdir()
     with pytest.raises(RecordingError) as error:
         Recording(path)
     assert error.value.problem.why == why
-
-
-def test_what_is_no_file(tmp_path: Path) -> None:
-    for path, why in (
-        (tmp_path, "it is not a file"),
-        (tmp_path / "x", "No such file or directory"),
-    ):
-        with pytest.raises(RecordingError) as error:
-            Recording(path)
-        assert error.value.problem.why == why
 
 
 def test_a_file_is_its_users_own_and_nothing_is_overwritten(tmp_path: Path) -> None:
@@ -219,7 +185,7 @@ def test_a_full_disk_leaves_what_was_written(
     records = recordings.records(3)
     for record in records:
         file.write_record(record)
-    left = room
+    write, left = os.write, room
 
     def full(descriptor: int, data: bytes) -> int:
         nonlocal left
@@ -229,23 +195,14 @@ def test_a_full_disk_leaves_what_was_written(
         left -= took
         return took
 
-    write = os.write
     monkeypatch.setattr(os, "write", full)
-    other = dataclasses.replace(recordings.samples(1)[0], processes=tuple(streams.crowd(60, 1)))
+    other = streams.sample(1, streams.crowd(60, 1))
     with pytest.raises(OutputError, match=r"No space left on device\. Free some space"):
         file.write_record(other)
     left = 100
     file.close()
     recording = Recording(tmp_path / name)
     assert (list(recording.records()), recording.ending) == (records, None)
-
-
-def test_events_are_found_by_the_scan(tmp_path: Path) -> None:
-    made = recordings.samples(5)
-    made[2] = dataclasses.replace(made[2], events=(Event(made[2].time, None, "xid", 79),))
-    path = recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), *made])
-    recording = recordings.scanned(path)
-    assert list(recording.events) == [(2, made[2].events[0])]
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ def test_any_mask_can_be_made_again(mask: int) -> None:
     words = clock_event_words(mask)
     assert len(words) == mask.bit_count()
     assert mask_of(words) == mask
+    assert clock_event_words(0x604) == ("sw_power_cap", "bit_0x200", "bit_0x400")
 
 
 @pytest.mark.parametrize(
@@ -52,10 +53,6 @@ def test_any_mask_can_be_made_again(mask: int) -> None:
 def test_words_of_other_versions(words: tuple[str, ...], mask: int) -> None:
     """Recordings of gputop 0.1 call two bits by words that nvml.h does not have."""
     assert mask_of(words) == mask
-
-
-def test_bits_without_a_name_keep_their_number() -> None:
-    assert clock_event_words(0x604) == ("sw_power_cap", "bit_0x200", "bit_0x400")
 
 
 def test_the_gravest_explains_the_others() -> None:

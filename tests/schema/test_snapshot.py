@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
-from collections.abc import Mapping
-from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from dataclasses import replace
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from gputop.agent.device import Absence, Device, DeviceSample, Word
+from gputop.agent.device import Absence, Device, DeviceSample
 from gputop.agent.lines import to_line, to_plain
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import (
-    SCHEMA,
     DriverState,
     Host,
     Inventory,
-    Machine,
     Process,
     ProcessKind,
     Record,
@@ -29,44 +23,10 @@ from gputop.agent.snapshot import (
     Source,
 )
 from gputop.agent.times import is_old, silence_limit
-from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.decode import decode, from_plain
-from gputop.schema.limits import NUMBER_LIMIT, DecodeError
+from gputop.schema.limits import DecodeError
 
-# A command line is bytes; what is not UTF-8 in it becomes lone surrogates.
-FOREIGN = st.binary(max_size=12).map(lambda raw: raw.decode(errors="surrogateescape"))
-LARGEST_REAL = math.nextafter(NUMBER_LIMIT, 0)
-TEXT = st.text(max_size=8) | FOREIGN | st.sampled_from(["\0\x1b[2J\n", "\u202e", "[red]x"])
-
-
-def values_of(hint: Any) -> st.SearchStrategy[Any]:
-    """Every value of that type hint of the schema, floats as the codec rounds them."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if NoneType in arguments:
-        (inner,) = (a for a in arguments if a is not NoneType)
-        return st.none() | values_of(inner)
-    if origin is tuple:
-        return st.lists(values_of(arguments[0]), max_size=2).map(tuple)
-    if origin is Mapping:
-        return st.dictionaries(TEXT, values_of(arguments[1]), max_size=2)
-    if hint is float:
-        return st.floats(-LARGEST_REAL, LARGEST_REAL).map(lambda x: round(x, 3))
-    if hint is bool:
-        return st.booleans()
-    if hint is int:
-        return st.integers(1 - (1 << 63), (1 << 63) - 1)
-    if hint is str:
-        return TEXT
-    if issubclass(hint, Word):
-        return st.sampled_from(hint)
-    hints = get_type_hints(hint)
-    fields = {f.name: values_of(hints[f.name]) for f in dataclasses.fields(hint)}
-    if hint is Inventory:
-        fields["schema"] = st.just(SCHEMA)
-    return st.builds(hint, **fields)
-
-
-RECORDS: st.SearchStrategy[Record] = st.one_of(values_of(Inventory), values_of(Sample))
+LARGEST_REAL = math.nextafter(2.0**63, 0)
 
 INVENTORY = Inventory(
     time=1.5,
@@ -96,32 +56,29 @@ def refusal(document: object) -> str:
     return str(raised.value)
 
 
-@given(RECORDS)
-def test_what_is_encoded_is_decoded(record: Record) -> None:
-    line = to_line(record)
-    assert "\n" not in line
-    assert line.isascii()
-    assert decode(line) == decode(line.encode()) == record
+@pytest.mark.parametrize("text", ["", "Ä", "\0\x1b[2J\n", "\u202e", "[red]x", "train\udcff"])
+def test_what_is_encoded_is_decoded(text: str) -> None:
+    process = Process(1, text, ProcessKind.MPS, (1 << 63) - 1, user=text, command=text)
+    host = Host(cpu_percent=-LARGEST_REAL, load_average=(LARGEST_REAL, 0.001, 2.0))
+    for record in (
+        replace(INVENTORY, hostname=text, problem=Problem(text, text, text)),
+        replace(SAMPLE, host=host, processes=(process, *SAMPLE.processes)),
+    ):
+        line = to_line(record)
+        assert "\n" not in line
+        assert line.isascii()
+        assert decode(line) == decode(line.encode()) == record
 
 
-def test_floats_are_rounded_to_three_digits() -> None:
-    host = Host(cpu_core_percent=(0.12345,), cpu_percent=9.9996)
-    line = to_line(Sample(time=1.23456, host=host))
-    assert decode(line) == Sample(1.235, Host(cpu_core_percent=(0.123,), cpu_percent=10.0))
-
-
-def test_the_absent_are_left_out_where_there_are_none() -> None:
-    document = plain(SAMPLE)
-    assert document["devices"][0]["absent"] == {"fan_percent": "not_supported"}
-    assert document["devices"][0]["fan_percent"] is None
-    for record in (document["host"], document["processes"][0], plain(INVENTORY)["devices"][0]):
-        assert "absent" not in record
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_reading_that_is_no_number_is_sent_as_missing(value: float) -> None:
-    host = Host(cpu_percent=value)
-    assert decode(to_line(Sample(1.0, host))) == Sample(1.0, Host())
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [(9.12345, 9.123), (9.9996, 10.0), (math.nan, None), (math.inf, None), (-math.inf, None)],
+)
+def test_floats_are_rounded_and_what_is_no_number_is_missing(
+    value: float, sent: float | None
+) -> None:
+    line = to_line(Sample(1.23456, Host(cpu_percent=value)))
+    assert decode(line) == Sample(1.235, Host(cpu_percent=sent))
 
 
 NO_RECORDS: tuple[str | bytes, ...] = (
@@ -132,13 +89,15 @@ NO_RECORDS: tuple[str | bytes, ...] = (
     *(b"\xff\xfe\xfd", b'{"type":"sample\xff"}'),
     '\ufeff{"type":"sample","time":1,"host":{},"unknown":"\\ud800"}',
     '{"type":"sample","time":1,"host":{},"unknown":NaN}',
+    to_line(INVENTORY).replace("node", "x" * 17_000),
 )
 
 
 @pytest.mark.parametrize("line", NO_RECORDS, ids=range(len(NO_RECORDS)))
 def test_what_is_no_record(line: str | bytes) -> None:
-    with pytest.raises(DecodeError):
+    with pytest.raises(DecodeError) as raised:
         decode(line)
+    assert len(str(raised.value)) <= 300
 
 
 @pytest.mark.parametrize(
@@ -161,17 +120,16 @@ def test_the_message_names_the_place(change: dict[str, Any], place: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("field", "value", "number"),
     [
-        ("power_watts", 1e19),
-        ("fans_percent", [1, 10**19]),
-        ("clock_event_seconds", {"a": -1e19}),
+        ("power_watts", 1e19, "1e+19"),
+        ("fans_percent", [1, 10**19], f"{10**19}"),
+        ("clock_event_seconds", {"a": -1e19}, "-1e+19"),
     ],
 )
-def test_a_number_that_is_too_large_is_named(field: str, value: Any) -> None:
+def test_a_number_that_is_too_large_is_named(field: str, value: Any, number: str) -> None:
     document = plain(SAMPLE)
     document["devices"][0][field] = value
-    number = {"power_watts": "1e+19", "fans_percent": str(10**19)}.get(field, "-1e+19")
     assert refusal(document) == f"number out of range: {number}"
 
 
@@ -188,43 +146,6 @@ def test_unknown_fields_are_ignored() -> None:
     document["devices"][0]["moon"] = 1
     document["devices"][0]["nvidia_smi"] = {"serial": "16"}  # a field of gputop 0.1
     assert decode(json.dumps(document)) == SAMPLE
-
-
-def test_a_newer_schema_says_what_to_do() -> None:
-    message = refusal(plain(INVENTORY) | {"schema": SCHEMA + 1, "driver_state": "levitating"})
-    assert f"schema {SCHEMA + 1}" in message
-    assert "upgrade this gputop" in message
-
-
-UNITS = ("_percent", "_bytes", "_celsius", "_watts", "_mhz", "_seconds", "_joules")
-PER_SECOND = tuple(f"{unit}_per_second" for unit in ("_bytes",))
-QUANTITIES = {"clock", "energy", "frequency", "memory", "power", "temperature", "utilization"}
-COUNTS = {name for name in CATALOGUE if QUANTITIES.isdisjoint(name.split("_"))}
-"""Readings that may be numbers without a unit: errors, lanes, a generation."""
-WITHOUT_A_UNIT = COUNTS | {
-    "children",  # processes
-    "devices_left_out",
-    "index",
-    "load_average",  # processes
-    "parent_pid",
-    "parent_start_time",
-    "pid",
-    "rank",
-    "schema",
-    "start_time",  # Unix seconds, as every time
-    "time",
-    "world_size",  # ranks
-}
-
-
-@pytest.mark.parametrize("cls", [Device, DeviceSample, Host, Inventory, Machine, Process, Sample])
-def test_a_number_is_in_the_unit_that_its_name_ends_in(cls: type[Any]) -> None:
-    numbers = {
-        name for name, hint in get_type_hints(cls).items() if {int, float} & {hint, *get_args(hint)}
-    }
-    assert numbers
-    without = {name for name in numbers if not name.endswith(UNITS + PER_SECOND)}
-    assert without <= WITHOUT_A_UNIT
 
 
 def test_a_problem_is_one_line() -> None:

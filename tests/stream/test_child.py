@@ -8,21 +8,22 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import replace
 
 import pytest
 
+from gputop.agent.device import Absence, Device
 from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
 from gputop.agent.process_limit import process_limit_problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, Source
 from gputop.agent.times import silence_limit
 from gputop.stream import child as module
-from gputop.stream import pipes
 from gputop.stream.child import (
     Interruption,
     Patience,
+    Snapshot,
     StreamChild,
     StreamError,
     first_snapshot,
@@ -35,6 +36,7 @@ from tests.streams import PreparedStream
 BOUND = 60.0
 """Seconds after which something that a test waits for counts as hung."""
 INVENTORY = Inventory(1.0, "host", Source.NVML, DriverState.OK, 1.0)
+STARTING = replace(INVENTORY, driver_state=DriverState.STARTING)
 SAMPLE = Sample(2.0, Host())
 
 PRELUDE = f"""
@@ -117,6 +119,20 @@ async def test_a_killed_child_is_started_again(spawn: Spawn, pauses: list[float]
     assert pauses == [Patience().first_pause]
 
 
+async def test_a_child_that_is_started_again_is_told_again() -> None:
+    child = StreamChild(StreamOptions(60, demo=True, control=True).command, 60)
+    child.ask(interval=0.25)
+    asked = 0
+    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
+        async for record in records:
+            if isinstance(record, Inventory) and record.interval_seconds == 0.25:
+                asked += 1
+                if asked == 2:
+                    break
+                os.kill(pid_of(child), signal.SIGKILL)
+    await child.close()
+
+
 async def test_lines_that_cannot_be_read_are_left_out(spawn: Spawn) -> None:
     program = """
 say(INVENTORY)
@@ -151,14 +167,18 @@ async def test_what_is_printed_before_the_first_record_is_shown(spawn: Spawn) ->
         assert isinstance(line, Interruption)
         assert line.left_out
         assert "was printed first" in line.problem.why
-        assert "~/.bashrc" in line.problem.remedy
     assert isinstance(end, Interruption)
     assert end.printed == child.printed == ">", "the last line, which has no end"
 
 
-async def test_a_child_that_never_says_a_word(spawn: Spawn) -> None:
-    child = spawn("until_the_end()")
-    child._patience = Patience(start=0.2)
+@pytest.mark.parametrize("printed", ["", "os.write(1, b'Choose: '); "])
+async def test_a_child_that_never_says_a_word(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch, printed: str
+) -> None:
+    """A prompt is waited for less long than a driver."""
+    monkeypatch.setattr(module, "PROMPT_SECONDS", 0.2)
+    child = spawn(f"{printed}until_the_end()")
+    child._patience = Patience(start=10 * BOUND if printed else 0.2)
     (silence,) = await first(child, 1)
     assert why(silence) == "it sent nothing for too long"
 
@@ -172,41 +192,6 @@ async def test_a_child_that_falls_silent(spawn: Spawn) -> None:
     inventory, silence = await first(child, 2)
     assert inventory == INVENTORY
     assert why(silence) == "it sent nothing for too long"
-
-
-async def test_a_long_line_that_comes_slowly_is_not_silence(
-    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As that of many processes does, over a line of a few kB/s: each piece has its own time."""
-    waited: list[float] = []
-    third = asyncio.Event()
-    read = pipes.read_within
-
-    async def counted(reader: asyncio.StreamReader, seconds: float) -> bytes:
-        waited.append(seconds)
-        if len(waited) == 3:
-            third.set()
-        return await read(reader, seconds)
-
-    monkeypatch.setattr(module, "read_within", counted)
-    child = spawn(
-        "say(INVENTORY); sys.stdin.readline(); os.write(1, SAMPLE[:9].encode()); "
-        "sys.stdin.readline(); say(SAMPLE[9:]); until_the_end()"
-    )
-    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
-        assert await anext(records) == INVENTORY
-        child.ask(gpm=True)
-        sample = asyncio.ensure_future(anext(records))
-        await third.wait()
-        child.ask(gpm=False)
-        assert await sample == SAMPLE
-    assert {*waited[1:]} == {child._limit}
-
-
-async def test_the_last_words_of_a_child_say_why(spawn: Spawn) -> None:
-    program = 'print("Traceback ...\\nModuleNotFoundError: pynvml", file=sys.stderr); sys.exit(1)'
-    (death,) = await first(spawn(program), 1)
-    assert why(death) == "ModuleNotFoundError: pynvml"
 
 
 async def test_a_line_without_end(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,46 +249,24 @@ IGNORING = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 async def test_close_leaves_no_process(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch, program: str, status: int
 ) -> None:
-    if status:
-        monkeypatch.setattr(module, "STEP_SECONDS", 0.1)
-    else:
-        monkeypatch.setattr(module, "STEP_SECONDS", BOUND)
+    monkeypatch.setattr(module, "STEP_SECONDS", 0.1 if status else BOUND)
     child = spawn(program)
     async with contextlib.aclosing(child.records()) as records:
         assert await anext(records) == SAMPLE
         process = child._process
     assert process is not None
-    if status:
-        send = process.send_signal
+    send = process.send_signal
 
-        def send_and_wait(number: int) -> None:
-            send(number)
-            if number == -status:
-                process.wait(BOUND)  # on a busy machine it takes its time to die
+    def send_and_wait(number: int) -> None:
+        send(number)
+        if number == -status:
+            process.wait(BOUND)  # on a busy machine it takes its time to die
 
-        monkeypatch.setattr(process, "send_signal", send_and_wait)
+    monkeypatch.setattr(process, "send_signal", send_and_wait)
     await child.close()
     assert process.returncode == status
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
-
-
-def descriptors() -> set[str]:
-    return {
-        f"{link.name} {link.readlink()}"
-        for link in Path("/proc/self/fd").iterdir()
-        if link.is_symlink() and "pipe" in str(link.readlink())
-    }
-
-
-async def test_one_snapshot() -> None:
-    child = StreamChild(StreamOptions(0.5, demo=True).command, 0.5)
-    inventory, sample = await first_snapshot(snapshots(child, BOUND))
-    assert inventory.source is Source.SIMULATED
-    assert inventory.driver_state is DriverState.OK
-    assert [d.uuid for d in sample.devices] == [d.uuid for d in inventory.devices]
-    assert all(d.gpu_utilization_percent is not None for d in sample.devices)
-    assert sample.host.cpu_percent is not None
 
 
 @pytest.mark.parametrize(
@@ -326,20 +289,28 @@ async def test_a_snapshot_is_waited_for(
     assert found.sample.time == time
 
 
-def prepare(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    monkeypatch.setattr(StreamOptions, "command", property(lambda _: arguments(program)))
+@pytest.mark.parametrize("identified", [False, True])
+async def test_devices_are_identified_if_they_have_to_be(identified: bool) -> None:
+    unknown = Device(0, "unknown:0", "unknown", absent={"uuid": Absence.NO_DATA_YET})
+
+    async def taken() -> AsyncGenerator[Snapshot]:
+        yield Snapshot(replace(INVENTORY, devices=(unknown,)), SAMPLE)
+        yield Snapshot(INVENTORY, SAMPLE)
+
+    found = await first_snapshot(taken(), identified=identified)
+    assert (found.inventory is INVENTORY) == identified
 
 
 async def test_one_snapshot_of_a_driver_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = descriptors()
-    prepare(monkeypatch, "until_the_end()")
+    monkeypatch.setattr(StreamOptions, "command", property(lambda _: arguments("until_the_end()")))
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     with pytest.raises(StreamError, match=r"does not answer: it sent nothing within 0\.2 s\. "):
         await one_snapshot(timeout_seconds=0.2)
     gc.collect()
-    assert descriptors() == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
 
 
-STARTING = Inventory(1.0, "host", Source.NVML, DriverState.STARTING, 1.0)
 BROKEN = Interruption(Problem("It stopped", "it ended", "gputop is restarting it"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 from hypothesis import given
@@ -21,6 +22,7 @@ from gputop.schema.derived import (
     SLOWDOWN_BITS,
 )
 from gputop.stream.history import History
+from gputop.stream.process_history import ProcessHistory
 from tests import streams
 
 NAME = "temperature_celsius"
@@ -73,14 +75,6 @@ def test_what_is_derived_is_a_series_too() -> None:
     }
 
 
-def test_a_device_that_is_away_leaves_a_gap() -> None:
-    history = History()
-    for each in (sample(a=1, b=1), sample(b=2), sample(), sample(a=4, b=4)):
-        history.add(each)
-    assert list(history.series("a", NAME)) == [1, None, None, 4]
-    assert list(history.series("b", NAME)) == [1, 2, None, 4]
-
-
 def test_a_device_is_forgotten_when_nothing_of_it_is_left() -> None:
     history = History(3)
     history.add(sample(a=1, b=1))
@@ -110,3 +104,37 @@ def test_newest_is_the_reading_of_the_newest_sample_alone() -> None:
     assert history.newest("a", NAME) == 40
     assert history.newest("b", NAME) is None
     assert history.newest("nobody", NAME) is None
+
+
+def test_numbers_of_several_devices_are_of_one_process() -> None:
+    history = ProcessHistory()
+    on_two = [
+        streams.process(1, 0, memory_used_bytes=4, sm_utilization_percent=None, cpu_percent=50.0),
+        streams.process(1, 1, memory_used_bytes=6, sm_utilization_percent=30, cpu_percent=50.0),
+    ]
+    history.add(on_two)
+    expected = {"cpu_percent": [50.0], "memory_used_bytes": [10.0], "sm_utilization_percent": [30]}
+    for name, numbers in expected.items():
+        assert history.series(on_two[0], name) == numbers
+
+
+def test_samples_without_the_process_are_gaps() -> None:
+    history, held = ProcessHistory(), streams.process(1, 0, cpu_percent=5.0)
+    other = streams.process(1, 0, start_time=1.0)
+    for processes in ([], [held], [], [held, other], []):
+        history.add(processes)
+    series = history.series(held, "cpu_percent")
+    assert [None if math.isnan(value) else value for value in series] == [5.0, None, 5.0, None]
+    assert len(history.series(other, "cpu_percent")) == 2
+    assert history.series(streams.process(9, 0), "cpu_percent") == []
+
+
+def test_it_is_bounded() -> None:
+    history, held = ProcessHistory(), streams.process(1, 0, cpu_percent=5.0)
+    for _ in range(1800):
+        history.add([held])
+    assert 600 <= len(history.series(held, "cpu_percent")) <= 1200
+    for most, kept in ((2047, True), (2048, False)):
+        history.add([streams.process(n, 0) for n in range(2, most + 2)])
+        assert bool(history.series(held, "cpu_percent")) is kept
+    assert history.series(held, "cpu_percent") == []

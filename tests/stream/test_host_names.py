@@ -8,7 +8,6 @@ import pytest
 
 from gputop.stream import host_names
 from gputop.stream.host_names import parse_hosts
-from gputop.stream.ssh import MOST_HOSTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +37,7 @@ def test_what_is_no_range(word: str) -> None:
 
 @pytest.mark.parametrize("word", ["n[1-999999999]", "n[1-9][1-9][1-9][1-9][1-9]", "n[000-300]"])
 def test_there_are_not_too_many(word: str) -> None:
-    with pytest.raises(ValueError, match=f"names more than {MOST_HOSTS} hosts"):
+    with pytest.raises(ValueError, match="names more than 256 hosts"):
         parse_hosts(word)
 
 
@@ -56,7 +55,7 @@ def test_a_file_of_hosts(tmp_path: Path) -> None:
         ("-oProxyCommand=sh\n", "is not a host: it begins with `-`"),
         ("gpu-1 gpu-2\n", "is not a host: it has spaces"),
         ("a" * (1 << 20) + "\n", "cannot be read: it is larger than 1024 KiB"),
-        ("n[1-200]\n" * 10**4, f"names more than {MOST_HOSTS} hosts"),
+        ("n[1-200]\n" * 10**4, "names more than 256 hosts"),
     ],
     ids=["no file", "no hosts", "an option", "spaces", "large", "many"],
 )
@@ -70,7 +69,7 @@ def test_a_file_that_is_of_no_use(tmp_path: Path, content: str | None, why: str)
 
 
 CONFIG = """\
-Include lab/*.conf
+Include=la=b/*.conf
 Host=login
 Host gpu-1 gpu-2 !gpu-3 *.example.org
   HostName 10.0.0.1
@@ -84,9 +83,9 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(host_names, "ssh_folder", lambda: tmp_path)
     path = tmp_path / "config"
     path.write_text(CONFIG)
-    lab = tmp_path / "lab"
+    lab = tmp_path / "la=b"
     lab.mkdir()
-    (lab / "a.conf").write_text(f"Host gpu-7 gpu-1\nInclude {path}\nInclude ../lab/*\n")
+    (lab / "a.conf").write_text(f"Host gpu-7 gpu-1\nInclude {path}\nInclude ../la=b/*\n")
     return path
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gputop.agent.device import READINGS, Absence
 from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import DriverState, Event, Machine, MachineState, Sample
+from gputop.agent.snapshot import DriverState, Event, MachineState
 from gputop.schema.decode import decode
 from gputop.schema.derived import label_of
 from gputop.stream.child import Interruption
@@ -31,24 +31,16 @@ def machine(name: str = "b") -> MachineStream:
     return MachineStream(name, 0.0)
 
 
-def answering(name: str = "b", devices: int = 2, **changes: Any) -> MachineStream:
-    made = machine(name)
-    made.add_record(streams.inventory(devices), 1.0, NOW)
-    made.add_record(streams.sample(devices, **changes), 1.0, NOW)
+def answering(**inventory: Any) -> MachineStream:
+    made = machine()
+    made.add_record(streams.inventory(2, **inventory), 1.0, NOW)
+    made.add_record(streams.sample(2), 1.0, NOW)
     return made
 
 
-def test_until_it_has_said_something_it_connects() -> None:
-    fresh = machine()
-    assert fresh.machine(3.0) == dataclasses.replace(
-        Machine("b"), age_seconds=3.0, host=fresh.machine(3.0).host
-    )
-    assert (fresh.devices, fresh.readings(3.0), fresh.processes) == ((), (), ())
-    assert fresh.machine(3.0).host.absent["cpu_percent"] is Absence.UNREACHABLE
-
-
 def test_devices_and_processes_carry_the_name_of_their_machine() -> None:
-    made = answering()
+    made = answering(unlisted_gpus=("0000:27:00.0",))
+    assert made.machine(1.0).unlisted_gpus == ("0000:27:00.0",)
     uuids = [f"b/{device.uuid}" for device in streams.inventory(2).devices]
     assert [d.uuid for d in made.devices] == uuids
     assert [label_of(d) for d in made.devices] == ["b:0", "b:1"]
@@ -59,15 +51,6 @@ def test_devices_and_processes_carry_the_name_of_their_machine() -> None:
     assert [p.device_uuid for p in made.processes] == uuids
     assert {p.machine for p in made.processes} == {"b"}
     assert not any(p.is_here for p in made.processes)
-
-
-def test_this_machine_among_others_keeps_its_uuids() -> None:
-    """The stress test and signals know them by these."""
-    made = answering("localhost")
-    assert [d.uuid for d in made.devices] == [d.uuid for d in streams.inventory(2).devices]
-    assert [label_of(d) for d in made.devices] == ["localhost:0", "localhost:1"]
-    assert all(d.is_here for d in made.devices)
-    assert all(p.is_here for p in made.processes)
 
 
 @pytest.mark.parametrize("theirs", [-86_400.0, -5.0, 0.0, 5.0, 86_400.0])
@@ -87,49 +70,27 @@ def test_another_clock_makes_nothing_old_or_new(theirs: float) -> None:
     assert made.pop_events() == ()
 
 
-class Far:
-    """A machine whose clocks are other ones, at the end of a line that is late."""
-
-    def __init__(self, ahead: float = 0.0, uptime: float = 90_000.0) -> None:
-        self.ahead = ahead
-        self.uptime = uptime
-        """When our clock of that kind began."""
-        self.asked_at: float | None = None
-        """When its newest sample arrived, and the next one was requested."""
-        self.stream = machine()
-        self.stream.add_record(streams.inventory(1), 0.0, NOW)
-
-    def send(self, made: float, arrives: float, *events: Event) -> None:
-        """A sample of a device that was read 0.25 s before."""
-        reading = streams.readings(0, age_seconds=0.25)
-        waited = None if self.asked_at is None else made - self.asked_at
-        self.asked_at = arrives
-        sample = dataclasses.replace(
-            streams.sample(),
-            time=NOW + made + self.ahead,
-            uptime_seconds=self.uptime + made,
-            devices=(reading,),
-            events=events,
-            waited_seconds=waited,
-        )
-        self.stream.add_record(sample, arrives, NOW + arrives)
-
-    def ages(self, now: float) -> tuple[float | None, float | None]:
-        """Of the machine, and of the device's readings."""
-        (reading,) = self.stream.readings(now)
-        return self.stream.machine(now).age_seconds, reading.age_seconds
-
-
 @pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
 def test_ages_are_counted_from_when_a_value_was_read_not_from_when_it_arrived(ahead: float) -> None:
-    far = Far(ahead)
-    far.send(1.0, 1.0)
-    for made, arrives in ((2.0, 4.5), (5.0, 11.0), (60.0, 171.0)):
-        far.send(made, arrives)
-        late = arrives - made
-        assert far.ages(arrives) == pytest.approx((late, late + 0.25), abs=0.05)
-        assert far.ages(arrives + 1) == pytest.approx((late + 1, late + 1.25), abs=0.05)
-        assert far.stream.state is MachineState.OK
+    """Of a machine whose clocks are other ones, at the end of a line that is late."""
+    far = machine()
+    far.add_record(streams.inventory(1), 0.0, NOW)
+    reading = streams.readings(0, age_seconds=0.25)
+    asked_at: float | None = None
+    for read, arrives in ((1.0, 1.0), (2.0, 4.5), (5.0, 11.0), (60.0, 171.0)):
+        sample = dataclasses.replace(
+            streams.sample(),
+            time=NOW + read + ahead,
+            uptime_seconds=90_000.0 + read,
+            devices=(reading,),
+            waited_seconds=None if asked_at is None else read - asked_at,
+        )
+        far.add_record(sample, arrives, NOW + arrives)
+        asked_at = arrives
+        for now in (arrives, arrives + 1):
+            late = now - read
+            assert far.machine(now).age_seconds == pytest.approx(late, abs=0.05)
+            assert far.readings(now)[0].age_seconds == pytest.approx(late + 0.25, abs=0.05)
 
 
 def test_one_that_is_away_says_why_and_keeps_its_devices_without_readings() -> None:
@@ -212,12 +173,3 @@ def test_whatever_comes_in_whatever_order_is_one_stream(moments: list[tuple[str,
             theirs = {d.uuid for d in inventory.devices if d.machine == each.name}
             powers = {r.power_watts for r in sample.devices if r.uuid in theirs}
             assert not away or powers <= {None}
-
-
-def test_gpus_that_a_driver_does_not_list_are_of_their_machine() -> None:
-    made = machine()
-    made.add_record(streams.inventory(1, unlisted_gpus=("0000:27:00.0",)), 1.0, NOW)
-    made.add_record(streams.sample(1), 1.0, NOW)
-    sent = decode(to_line(sample_of([made, answering("c")], 1.0, NOW)))
-    assert isinstance(sent, Sample)
-    assert [each.unlisted_gpus for each in sent.machines] == [("0000:27:00.0",), ()]

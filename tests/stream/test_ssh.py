@@ -18,18 +18,6 @@ from gputop.stream.ssh import explain_absence, parse_command, parse_host, ssh_co
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "gpu-1",
-        "::1",
-        "ssh://ada@gpu-1:2222",
-    ],
-)
-def test_names_that_ssh_knows(name: str) -> None:
-    assert parse_host(name) == name
-
-
-@pytest.mark.parametrize(
     ("name", "why"),
     [
         ("", "it is empty"),
@@ -63,21 +51,15 @@ def test_no_name_that_is_taken_can_be_an_option_or_a_command(text: str) -> None:
     assert shlex.split(name) == [name]
 
 
-def test_a_host_is_never_read_as_an_option() -> None:
-    line = ssh_command("gpu-1", ["gputop", "stream"])
-    assert line[0] == "ssh"
-    assert line[-3:] == ["--", "gpu-1", "gputop stream"]
-    assert set(line[1:-3:2]) == {"-o"}
-    assert {"BatchMode=yes", "Compression=yes"} <= {*line}
-
-
 WORDS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=8)
 
 
 @given(st.lists(WORDS, min_size=1))
 def test_the_shell_over_there_gets_the_words_as_they_are(words: list[str]) -> None:
-    remote = ssh_command("a", ["printf", "%s\\0", *words])[-1]
-    done = subprocess.run(["/bin/sh", "-c", remote], stdout=subprocess.PIPE, check=True)
+    line = ssh_command("gpu-1", ["printf", "%s\\0", *words])
+    assert line[-3:-1] == ["--", "gpu-1"], "a host is never read as an option"
+    assert {"BatchMode=yes", "Compression=yes"} <= {*line}
+    done = subprocess.run(["/bin/sh", "-c", line[-1]], stdout=subprocess.PIPE, check=True)
     assert done.stdout.decode().split("\0")[:-1] == words
 
 
@@ -102,9 +84,8 @@ def test_what_is_no_remote_command(text: str) -> None:
 
 
 def test_what_is_run_over_there() -> None:
-    assert StreamOptions(0.25, control=True).words == [
-        *("stream", "--interval", "0.25", "--control", "--no-gpm")
-    ]
+    words = ["stream", "--interval", "0.25", "--control", "--no-gpm"]
+    assert StreamOptions(0.25, control=True).words == words
     assert StreamOptions(1.0).words == ["stream", "--interval", "1"]
     assert StreamOptions(1.0, gpm=False).words[-1] == "--no-gpm"
 
@@ -116,87 +97,63 @@ def ended(errors: str, status: int | None = 255, why: str | None = None) -> Inte
 
 
 CHANGED = """\
-@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
 @    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
-@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
 Offending ED25519 key in /home/ada/.ssh/known_hosts:3
 Host key verification failed."""
+UNKNOWN = "No ED25519 host key is known for b.\nHost key verification failed."
+JUMP = "connect to host jump port 22: Connection refused"
+OLD_PYTHON = "gputop: error: python3 there is 3.6, which is too old. gputop needs ..."
+NEWER = "the stream has schema 9, this reads up to 1: upgrade this gputop"
+FORK = "bash: fork: retry: Resource temporarily unavailable"
+LIMIT = f"gputop: error: {process_limit_problem('gputop cannot run')}."
+NO_THREADS = "no more threads or processes can be started there"
+NO_PYTHON = (
+    ("bash: line 1: python3: command not found", 127),
+    ("zsh:1: command not found: python3", 127),
+    ("python3: Command not found.", 1),
+    ("fish: Unknown command: python3", 127),
+)
+SILENT = "it sent nothing for too long"
+NO_SSH = "[Errno 2] No such file or directory: 'ssh'"
+NO_HOST = "Could not resolve hostname b: Name or service not known"
+REFUSED = "ada@b: Permission denied (publickey,password)."
+NO_GPUTOP = ended("bash: line 1: gputop: command not found", 127)
+NO_MODULE = ended("/usr/bin/python3: No module named gputop", 1)
+OLD_GPUTOP = ended("gputop: error: unrecognized arguments: --control. Try ...", 2)
+JUMP_REFUSED = ended(f"ssh: {JUMP}\nConnection closed by UNKNOWN port 65535")
 
 
 @pytest.mark.parametrize(
     ("interruption", "why", "remedy"),
     [
-        (
-            ended("ada@b: Permission denied (publickey,password)."),
-            "it needs a password or another key",
-            "`ssh-copy-id b`",
-        ),
+        (ended(REFUSED), "it needs a password or another key", "`ssh-copy-id b`"),
         (ended(CHANGED), "its host key has changed", "`ssh-keygen -R b`"),
-        (
-            ended("No ED25519 host key is known for b.\nHost key verification failed."),
-            "its host key is not known",
-            "`ssh b` once",
-        ),
-        (
-            ended("bash: line 1: gputop: command not found", 127),
-            "its command is not found there",
-            "Leave out --remote-command",
-        ),
-        (
-            ended("/usr/bin/python3: No module named gputop", 1),
-            "gputop is not found there",
-            "Leave out --remote-command",
-        ),
+        (ended(UNKNOWN), "its host key is not known", "`ssh b` once"),
+        (NO_GPUTOP, "its command is not found there", "Leave out --remote-command"),
+        (NO_MODULE, "gputop is not found there", "Leave out --remote-command"),
         *(
-            (ended(said, status), "there is no python3", "Install Python 3.9 or later there")
-            for said, status in [
-                ("bash: line 1: python3: command not found", 127),
-                ("zsh:1: command not found: python3", 127),
-                ("python3: Command not found.", 1),
-                ("fish: Unknown command: python3", 127),
-            ]
+            (ended(*each), "there is no python3", "Install Python 3.9 or later")
+            for each in NO_PYTHON
         ),
         (
-            ended("gputop: error: python3 there is 3.6, which is too old. gputop needs ...", 3),
+            ended(OLD_PYTHON, 3),
             "its python3 is 3.6, and 3.9 or later is needed",
             "Install a newer python3 there, or gputop with --remote-command",
         ),
+        (JUMP_REFUSED, f"its jump host refused the connection: {JUMP}", "with the jump host alone"),
         (
-            ended(
-                "ssh: connect to host jump port 22: Connection refused\n"
-                "Connection closed by UNKNOWN port 65535"
-            ),
-            (
-                "its jump host refused the connection: "
-                "connect to host jump port 22: Connection refused"
-            ),
-            "Try `ssh` with the jump host alone",
-        ),
-        (
-            ended("gputop: error: unrecognized arguments: --control. Try ...", 2),
+            OLD_GPUTOP,
             "its gputop is too old, or is another program",
             "Upgrade it: `pip install .` in a checkout of gputop there, or leave out",
         ),
-        (
-            ended("bash: fork: retry: Resource temporarily unavailable", 254),
-            "no more threads or processes can be started there",
-            "Raise `ulimit -u` or pids.max of its cgroup there",
-        ),
-        (
-            ended(f"gputop: error: {process_limit_problem('gputop cannot run')}.", 3),
-            "no more threads or processes can be started there",
-            "Raise `ulimit -u` or pids.max of its cgroup there",
-        ),
+        (ended(FORK, 254), NO_THREADS, "Raise `ulimit -u` or pids.max of its cgroup there"),
+        (ended(LIMIT, 3), NO_THREADS, "Raise `ulimit -u` or pids.max of its cgroup there"),
         (
             Interruption(process_limit_problem("The sampler stopped")),  # of `ssh` itself
             process_limit_problem("").why,
             "Raise `ulimit -u` (RLIMIT_NPROC)",
         ),
-        (
-            ended("ssh: Could not resolve hostname b: Name or service not known"),
-            "Could not resolve hostname b: Name or service not known",
-            "Correct the name, or add it to ~/.ssh/config with its HostName",
-        ),
+        (ended(f"ssh: {NO_HOST}"), NO_HOST, "Correct the name, or add it to ~/.ssh/config"),
         (ended("evil \x1b[2J\u202e words"), "evil ␛[2J⟨202e⟩ words", "`ssh b`"),
         (ended("", 255), "the connection ended", "`ssh b`"),
         (ended("", 3), "gputop there ended with status 3", "`ssh b`"),
@@ -205,14 +162,10 @@ Host key verification failed."""
             "the connection ended, after it printed 'Bye'",
             "Start-up files there (such as ~/.bashrc)",
         ),
-        (ended("", -15, "it sent nothing for too long"), "it sent nothing for too long", "`ssh b`"),
+        (ended("", -15, SILENT), SILENT, "`ssh b`"),
+        (ended("", None, NO_SSH), "`ssh` is not installed here", "Install OpenSSH's client"),
         (
-            ended("", None, "[Errno 2] No such file or directory: 'ssh'"),
-            "`ssh` is not installed here",
-            "Install OpenSSH's client",
-        ),
-        (
-            ended("", -15, "the stream has schema 9, this reads up to 1: upgrade this gputop"),
+            ended("", -15, NEWER),
             "its gputop is newer than this one",
             "Upgrade this one: `pip install .` in a checkout of gputop",
         ),
