@@ -1,8 +1,8 @@
 """Eight minutes on one real GPU, the most doubtful first: `python -m tests.gpu.day [STEP …]`.
 
-The steps are in `tests.gpu.steps`. Each has a budget of seconds, after which it is ended, and all
-together have 480. After each step the raw data are written to `day.json` in the folder `--out`, and
-the table comes last. Nothing is changed on the device: no clock, limit or mode.
+The steps are in `tests.gpu.steps`. Each has a budget of seconds, after which it is ended. After
+each step the raw data are written to `day.json` in the folder `--out`, and the table comes last.
+Nothing is changed on the device: no clock, limit or mode.
 
 `--dry` rehearses it, small, on the fake driver and the fake CUDA of the tests. Exit status 1 if a
 row of the table is doubtful.
@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import faulthandler
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gputop.console import DEGRADED
 from gputop.stream.launch import module_command
@@ -32,40 +32,14 @@ GPUTOP = module_command("gputop")
 TOTAL_SECONDS = 480.0
 GRACE_SECONDS = 20.0
 """Time after its budget in which a step ends by itself. Then it hangs in the driver."""
-OK, DOUBTFUL = "ok", "doubtful"
-LONGEST_TEXT = 160
-"""Characters of what a row found. The raw data have all of it."""
+HEAD = ("step", "asked", "exit", "seconds", "state", "found")
 
 
 class OverBudgetError(BaseException):
     """The time of a step is up. No step may catch it."""
 
 
-@dataclass
-class Row:
-    """A row of the table. Steps add what they asked, and what they found."""
-
-    step: str
-    asked: str
-    found: str
-    ok: bool
-    status: int | None = None
-    """Exit status of a command, or None without one."""
-    seconds: float | None = None
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The texts of the row."""
-        status = "" if self.status is None else str(self.status)
-        seconds = "" if self.seconds is None else f"{self.seconds:.1f}"
-        return self.step, self.asked, status, seconds, OK if self.ok else DOUBTFUL, self.found
-
-
-HEAD = ("step", "asked", "exit", "seconds", "state", "found")
-
-
-@dataclass
-class Ran:
+class Ran(NamedTuple):
     """A stress test that has ended."""
 
     status: int
@@ -83,10 +57,11 @@ class Day:
     python: str | None = None
     """Interpreter of the workers, or None for the usual one."""
     small: bool = False
-    rows: list[Row] = field(default_factory=list)
+    rows: list[tuple[str, ...]] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
     step: str = ""
+    doubtful: int = 0
 
     @property
     def size(self) -> int:
@@ -97,11 +72,6 @@ class Day:
         """Return how long something takes, which is less in a rehearsal."""
         return max(0.5, 0.1 * usual) if self.small else usual
 
-    @property
-    def left(self) -> float:
-        """Seconds left for all steps."""
-        return TOTAL_SECONDS - (time.monotonic() - self.began)
-
     def add(
         self,
         asked: str,
@@ -111,11 +81,14 @@ class Day:
         status: int | None = None,
         seconds: float | None = None,
     ) -> None:
-        """Add a row, and print it."""
-        row = Row(self.step, asked, " ".join(found.split())[:LONGEST_TEXT], ok, status, seconds)
+        """Add a row to the table, and print it. `status` is that of a command."""
+        shown = "" if status is None else str(status)
+        took = "" if seconds is None else f"{seconds:.1f}"
+        state = "ok" if ok else "doubtful"
+        row = (self.step, asked, shown, took, state, " ".join(found.split())[:160])
         self.rows.append(row)
-        elapsed = time.monotonic() - self.began
-        print(f"{elapsed:6.1f}", *filter(None, row.cells), sep="  ", flush=True)
+        self.doubtful += not ok
+        print(f"{time.monotonic() - self.began:6.1f}", *filter(None, row), sep="  ", flush=True)
 
     def bench_command(self, *arguments: str) -> list[str]:
         """Return the command of a stress test."""
@@ -125,97 +98,56 @@ class Day:
     def bench(self, *arguments: str, device: str = "0") -> Ran:
         """Run a stress test to its end."""
         began = time.monotonic()
-        done = subprocess.run(
-            self.bench_command(*arguments, "--device", device),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = self.bench_command(*arguments, "--device", device)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         seconds = time.monotonic() - began
-        try:
-            found = json.loads(done.stdout)
-        except ValueError:
-            found = {}
+        found = json.loads(done.stdout or "{}")
         results = found if isinstance(found, list) else [found]
-        bad = [part for result in results for part in bad_parts(result)]
+        bad = []
+        for result in results:
+            for part in (result.get("verdict") or {}).get("parts", []):
+                if part["state"] in ("degraded", "faulty"):
+                    bad.append(f"{part['name']} {part['state']}: {part['why']}")
         said = done.stderr.strip().splitlines()
-        why = "; ".join(bad) or (said[-1] if said else "")
+        why = "; ".join(bad or said[-1:])
         self.data.setdefault("bench", []).append([arguments, done.returncode, seconds, found, why])
-        merged = results[0] if len(results) == 1 else {"points": points_of(results)}
-        status = done.returncode
-        if self.small and status == DEGRADED:  # the speed of small products says nothing
-            status = 0
-        return Ran(status, seconds, merged, why)
+        is_fine = self.small and done.returncode == DEGRADED  # small products are slow
+        return Ran(0 if is_fine else done.returncode, seconds, results[0], why)
 
     def smi(self, *arguments: str) -> str:
         """Return what nvidia-smi prints, or why it cannot."""
+        command = ["nvidia-smi", *arguments]
         try:
-            done = subprocess.run(
-                ["nvidia-smi", *arguments],  # noqa: S607
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            return subprocess.run(command, capture_output=True, text=True, check=False).stdout
         except OSError as error:
             return f"nvidia-smi: {error.strerror}"
-        return done.stdout
 
     def write(self) -> None:
-        """Write the raw data, whole or not at all."""
-        document = {"rows": [asdict(row) for row in self.rows], **self.data}
-        new = self.out / "day.json.new"
-        new.write_text(json.dumps(document, default=str))
-        new.replace(self.out / "day.json")
+        """Write the raw data."""
+        rows = [dict(zip(HEAD, row, strict=True)) for row in self.rows]
+        document = json.dumps({"rows": rows, **self.data}, default=str)
+        (self.out / "day.json").write_text(document)
 
     def table(self) -> str:
         """Return the table of all rows."""
-        lines = [HEAD, *(row.cells for row in self.rows)]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD) - 1)]
-        text = []
+        lines = [HEAD, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        text = ""
         for line in lines:
-            cells = [cell.ljust(width) for cell, width in zip(line[:-1], widths, strict=True)]
-            text.append("  ".join([*cells, line[-1]]).rstrip())
-        doubtful = sum(not row.ok for row in self.rows)
+            cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+            text += "  ".join(cells).rstrip() + "\n"
         took = time.monotonic() - self.began
-        text.append(f"{len(self.rows)} rows, {doubtful} doubtful, {took:.0f} s")
-        return "\n".join(text) + "\n"
-
-    def finish(self) -> int:
-        """Print the table, write it, and return the exit status."""
-        self.write()
-        table = self.table()
-        (self.out / "day.txt").write_text(table)
-        print(f"\n{table}", end="", flush=True)
-        return int(any(not row.ok for row in self.rows))
-
-
-def bad_parts(result: dict[str, Any]) -> list[str]:
-    """Return the parts of a verdict that are not ok, in words."""
-    parts = (result.get("verdict") or {}).get("parts", [])
-    bad = [part for part in parts if part["state"] in ("degraded", "faulty")]
-    return [f"{part['name']} {part['state']}: {part['why']}" for part in bad]
-
-
-def points_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows of all results."""
-    return [point for result in results for point in result.get("points") or []]
+        return f"{text}{len(self.rows)} rows, {self.doubtful} doubtful, {took:.0f} s\n"
 
 
 @contextlib.contextmanager
-def budget(day: Day, seconds: float) -> Iterator[None]:
+def budget(seconds: float) -> Iterator[None]:
     """End what is inside after so many seconds, and the whole day if it hangs in the driver."""
 
     def over(*_: object) -> None:
         raise OverBudgetError(f"ended after {seconds:.3g} s")
 
-    def give_up() -> None:
-        day.add("an end", f"a call has hung for {GRACE_SECONDS:.0f} s", ok=False)
-        day.finish()
-        os._exit(1)
-
-    watchdog = threading.Timer(seconds + GRACE_SECONDS, give_up)
-    watchdog.daemon = True
-    watchdog.start()
+    faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True)
     before = signal.signal(signal.SIGALRM, over)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
@@ -223,28 +155,30 @@ def budget(day: Day, seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
-        watchdog.cancel()
+        faulthandler.cancel_dump_traceback_later()
 
 
-Steps = Mapping["Callable[[Day], None]", float]
-"""Steps, and the most seconds of each."""
-
-
-def run_steps(day: Day, steps: Steps) -> int:
-    """Run the steps, and return the exit status."""
+def run_steps(day: Day, steps: Mapping[Callable[[Day], None], float]) -> int:
+    """Run the steps, each for so many seconds at most, and return the exit status."""
     for step, seconds in steps.items():
         day.step, began = step.__name__, time.monotonic()
-        asked = f"an end within {seconds:g} s"
+        left = TOTAL_SECONDS - (began - day.began)
+        problem = ""
         try:
-            with budget(day, min(seconds, max(0.1, day.left))):
+            with budget(min(seconds, max(0.1, left))):
                 step(day)
         except OverBudgetError as error:
-            day.add(asked, str(error), ok=False, seconds=time.monotonic() - began)
+            problem = str(error)
         except Exception as error:  # noqa: BLE001 - the other steps may well work
-            text = f"{type(error).__name__}: {error}"
-            day.add(asked, text, ok=False, seconds=time.monotonic() - began)
+            problem = f"{type(error).__name__}: {error}"
+        if problem:
+            took = time.monotonic() - began
+            day.add(f"an end within {seconds:g} s", problem, ok=False, seconds=took)
         day.write()
-    return day.finish()
+    table = day.table()
+    (day.out / "day.txt").write_text(table)
+    print(f"\n{table}", end="", flush=True)
+    return int(day.doubtful > 0)
 
 
 def rehearse(arguments: list[str]) -> int:

@@ -1,12 +1,9 @@
-"""The day on a GPU: its budgets and its table, and a rehearsal without a GPU."""
-
 from __future__ import annotations
 
 import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +24,9 @@ def works(day: Day) -> None:
 
 
 def takes_too_long(day: Day) -> None:
-    time.sleep(60)
+    program = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    with (day.out / "pid").open("w") as output:
+        subprocess.run([sys.executable, "-c", program], stdout=output, check=False)
 
 
 def fails(day: Day) -> None:
@@ -37,37 +36,17 @@ def fails(day: Day) -> None:
 def test_a_step_that_takes_too_long_or_fails_is_doubtful_and_the_next_one_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    day = Day(tmp_path)
-    assert run_steps(day, {takes_too_long: 0.1, fails: 5.0, works: 5.0}) == 1
+    assert run_steps(Day(tmp_path), {takes_too_long: 2.0, fails: 5.0, works: 5.0}) == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
     table = capsys.readouterr().out.rpartition("\n\n")[2].splitlines()
     assert [line.split()[0] for line in table] == ["step", "takes_too_long", "fails", "works", "3"]
-    assert "doubtful  ended after 0.1 s" in table[1]
+    assert "doubtful  ended after 2 s" in table[1]
     assert "doubtful  ValueError: no such thing" in table[2]
     assert table[3].split()[-5:] == ["0", "1.2", "ok", "an", "answer"]
     assert table[-1].startswith("3 rows, 2 doubtful, ")
-    assert [row["step"] for row in json.loads((tmp_path / "day.json").read_text())["rows"]] == [
-        "takes_too_long",
-        "fails",
-        "works",
-    ]
-
-
-def test_a_command_of_a_step_ends_with_its_budget(tmp_path: Path) -> None:
-    started = tmp_path / "started"
-    program = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
-
-    def runs_a_command(day: Day) -> None:
-        subprocess.run([sys.executable, "-c", program, str(started)], check=False)
-
-    run_steps(Day(tmp_path), {runs_a_command: 2.0})
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(started.read_text()), 0)
-
-
-def test_all_steps_have_eight_minutes_together() -> None:
-    source = (ROOT / "tests" / "gpu" / "steps.py").read_text()
-    budgets = source.rpartition("STEPS:")[2].partition("}")[0].splitlines()[1:]
-    assert sum(float(line.rpartition(":")[2].strip(" ,")) for line in budgets) <= 480
+    rows = json.loads((tmp_path / "day.json").read_text())["rows"]
+    assert [row["state"] for row in rows] == ["doubtful", "doubtful", "ok"]
 
 
 @pytest.mark.slow
@@ -87,11 +66,12 @@ def test_the_rehearsal_has_a_row_for_everything(
     load_torch()  # without its warnings
     from tests.gpu.steps import KINDS, STEPS
 
+    assert sum(STEPS.values()) <= 480
     rows = json.loads((tmp_path / "day.json").read_text())["rows"]
     assert done.returncode == 0, done.stdout
     assert list(dict.fromkeys(row["step"] for row in rows)) == [step.__name__ for step in STEPS]
     asked = [row["asked"].rpartition(", ")[0] for row in rows if row["step"] == "kinds"]
     assert asked == list(KINDS)
-    assert [row["status"] for row in rows if row["step"] == "stops"] == [130, 130, 130]
+    assert [row["exit"] for row in rows if row["step"] == "stops"] == ["130", "130", "130"]
     assert (tmp_path / "recording.jsonl.gz").stat().st_size
     assert done.stdout.splitlines()[-1].startswith(f"{len(rows)} rows, 0 doubtful, ")

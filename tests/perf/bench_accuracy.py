@@ -53,7 +53,7 @@ class Turns(Cpu):
         self._mark = (0.0, 0)
 
     def launch(self, product: Product, products: int, *, check: bool) -> None:
-        """Lets the loop have its turn when the soak has had its own."""
+        """Launch for the soak, after the loop's turn if the soak has had its own."""
         if self.run is not None:
             seconds, iterations, _ = self.run.totals.now
             timed, made = seconds - self._mark[0], iterations - self._mark[1]

@@ -24,11 +24,6 @@ INTERVAL_SECONDS = 2.0
 WIDTH, HEIGHT = 160, 50
 
 
-def lines_of(devices: int, samples: int) -> list[bytes]:
-    """Return what the agent of one host sends: an inventory and the samples."""
-    return [to_line(record).encode() for record in scenes.job(devices, samples)]
-
-
 class Screen:
     """The dashboard's data and the views of its first page, without a terminal."""
 
@@ -76,7 +71,8 @@ class Screen:
 
 def measure(hosts: int, devices: int, samples: int, away: int) -> None:
     """Print the percent of a core of each part."""
-    inventory, *lines = lines_of(devices, samples)
+    sent = (to_line(record).encode() for record in scenes.job(devices, samples))
+    inventory, *lines = sent
     screen = Screen(hosts)
     screen.take(inventory, 0, away)
     for tick, line in enumerate(lines):

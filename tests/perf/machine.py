@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import itertools
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
@@ -101,8 +101,7 @@ class Machine:
         )
 
     @functools.cached_property
-    def frames(self) -> list[bytes]:
-        """The driver's state in each second of work."""
+    def _frames(self) -> list[bytes]:
         with tempfile.TemporaryDirectory() as folder:
             scratch = FakeDriver(Path(folder), self.driver.library)
             path, found = Path(scratch.environment()["FAKE_NVML"]), []
@@ -111,23 +110,30 @@ class Machine:
                 found.append(path.read_bytes())
         return found
 
-    @contextlib.contextmanager
-    def work(self) -> Iterator[None]:
-        """While this is open every number moves once a second, if the scene is a busy one.
+    def frame(self, second: int) -> bytes:
+        """Return the driver's state in that second of work."""
+        return self._frames[second % FRAMES]
 
-        The states were made before, so that next to nothing is computed meanwhile.
+    @contextlib.contextmanager
+    def work(
+        self, frame: Callable[[int], bytes] | None = None, seconds: float = 1.0
+    ) -> Iterator[None]:
+        """Give the driver another state every second, or another time, if the scene is a busy one.
+
+        `frame` returns the state of each turn.
         """
         if not self.scene.busy:
             yield
             return
-        path, frames, ended = Path(self.driver.environment()["FAKE_NVML"]), self.frames, Event()
+        path, ended = Path(self.driver.environment()["FAKE_NVML"]), Event()
+        self.frame(0)  # makes all
 
         def run() -> None:
             new = path.with_suffix(".next")
-            for frame in itertools.cycle(frames):
-                new.write_bytes(frame)
+            for turn in itertools.count():
+                new.write_bytes((frame or self.frame)(turn))
                 new.replace(path)
-                if ended.wait(1.0):
+                if ended.wait(seconds):
                     return
 
         thread = Thread(target=run)
