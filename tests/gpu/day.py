@@ -147,7 +147,8 @@ def budget(seconds: float) -> Iterator[None]:
     def over(*_: object) -> None:
         raise OverBudgetError(f"ended after {seconds:.3g} s")
 
-    faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True)
+    late = seconds + GRACE_SECONDS
+    faulthandler.dump_traceback_later(late, exit=True, file=sys.__stderr__)
     before = signal.signal(signal.SIGALRM, over)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
