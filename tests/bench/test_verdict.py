@@ -188,6 +188,13 @@ def test_a_power_cap_explains_a_droop_if_it_held_and_the_power_was_near_it(
     assert [found[name].state for name in ("droop", "steadiness")] == [state, state]
 
 
+def test_a_droop_is_explained_by_the_power_alone() -> None:
+    known = replace(CONDITIONS, clock_event_seconds={}, late_power_watts_mean=679.0)
+    drooped: dict[str, Any] = {"droop_percent": 20.0, "droop_interval_percent": (19.0, 21.0)}
+    why = parts(soak(**drooped, conditions=known))["droop"].why
+    assert why == "20.0 % below the burst, by its power limit, at 679 of 700 W"
+
+
 @pytest.mark.parametrize(
     ("part", "seconds", "state"),
     [
