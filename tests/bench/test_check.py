@@ -34,6 +34,7 @@ from tests.streams import inventory, sample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
     from gputop.bench.events import Result
     from gputop.bench.run.device_run import DeviceRun
 
