@@ -23,8 +23,6 @@ NOW = 1_763_640_000.0
 
 
 class Request(NamedTuple):
-    """What was asked."""
-
     path: str
     parameters: Mapping[str, str]
     headers: Mapping[str, str]
@@ -37,8 +35,6 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What is answered."""
-
     body: bytes
     status: int = 200
     headers: Mapping[str, str] = {"Content-Type": "application/json"}
@@ -61,18 +57,15 @@ def vector(
 
 
 def matrix(rows: Iterable[tuple[Mapping[str, Any], list[tuple[float, float]]]]) -> Response:
-    """An answer to a range query."""
     result = [{"metric": m, "values": [[t, str(v)] for t, v in points]} for m, points in rows]
     return answer({"status": "success", "data": {"resultType": "matrix", "result": result}})
 
 
 def answer(document: object, status: int = 200) -> Response:
-    """JSON."""
     return Response(json.dumps(document).encode(), status)
 
 
 def error(kind: str, text: str, status: int) -> Response:
-    """As Prometheus refuses."""
     return answer({"status": "error", "errorType": kind, "error": text}, status)
 
 
@@ -123,7 +116,6 @@ class FakePrometheus(AbstractContextManager["FakePrometheus"]):
 
 
 def _handler(fake: FakePrometheus) -> type[BaseHTTPRequestHandler]:
-    """What answers for it."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -209,7 +201,6 @@ class Site:
         self._made: dict[tuple[object, ...], Response] = {}
 
     def __call__(self, request: Request) -> Response:
-        """The answer to any of the fleet's queries."""
         name = request.name
         if name in self.changes:
             made = self.changes[name]

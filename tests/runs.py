@@ -31,12 +31,10 @@ class Clock:
 
 
 def gpu_sample(time: float, **changes: Any) -> Sample:
-    """One of a machine with one GPU, read at that time."""
     return dataclasses.replace(sample(1, [], time=time), devices=(readings(0, **changes),))
 
 
 def gpu_result(seconds: float, **changes: Any) -> Result:
-    """Of a run on it."""
     made = dataclasses.replace(
         RESULT,
         device="NVIDIA H100 80GB HBM3",

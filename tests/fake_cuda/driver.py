@@ -47,8 +47,6 @@ def _move(to: int, source: int, size: int) -> None:
 
 
 class Driver:
-    """The library as `ctypes.CDLL` returns it."""
-
     def __init__(self, machine: Machine) -> None:
         self.cuMemcpyAsync = CopyFunction(machine)
 
@@ -59,7 +57,6 @@ class Driver:
 
 
 def install(machine: Machine) -> None:
-    """Let `ctypes.CDLL` find the library."""
     real, driver = ctypes.CDLL, Driver(machine)
 
     def load(name: Any, *arguments: Any, **options: Any) -> Any:

@@ -81,7 +81,6 @@ def _method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_cuda(argument: object) -> bool:
-    """Return True for `cuda:0` and for a `torch.device` of that name."""
     is_name = isinstance(argument, str) or type(argument).__name__ == "device"
     return is_name and str(argument).startswith("cuda")
 
@@ -138,8 +137,6 @@ def _reader(machine: Machine, memory: Memory, read: Callable[..., Any]) -> Calla
 
 
 class Moves:
-    """Copies within a memory, and from one to another."""
-
     def __init__(self, machine: Machine, memory: Memory, results: Results) -> None:
         self._machine, self._memory, self._results = machine, memory, results
         tensor = machine.torch.Tensor
@@ -147,19 +144,16 @@ class Moves:
         self._equal = machine.torch.equal
 
     def equal(self, one: Any, other: Any) -> Any:
-        """As `torch.equal`, which waits for the device."""
         self._machine.synchronize()
         return self._equal(one, other)
 
     def clone(self, source: Any, **options: Any) -> Any:
-        """As `Tensor.clone`."""
         made = self._memory.put(self._clone(source, **options), self._memory.place(source))
         if made.stride() == source.stride():
             self._results.note_same(made, source)
         return made
 
     def to(self, source: Any, *arguments: Any, **options: Any) -> Any:
-        """As `Tensor.to`."""
         named = [each for each in (*arguments, *options.values()) if _is_cuda(each)]
         left = [each for each in arguments if not _is_cuda(each)]
         options = {name: each for name, each in options.items() if not _is_cuda(each)}
@@ -179,11 +173,9 @@ class Moves:
         return self._memory.put(self._clone(source), f"cuda:{number}")
 
     def pin_memory(self, source: Any) -> Any:
-        """As `Tensor.pin_memory`."""
         return self._memory.put(self._clone(source), PINNED)
 
     def copy_(self, to: Any, source: Any, non_blocking: bool = False) -> Any:
-        """As `Tensor.copy_`."""
         wrong = self._time(to, source, non_blocking=non_blocking) == "wrong"
         if to.shape != source.shape or to.dtype != source.dtype or to.requires_grad:
             return self._copy(to, source)

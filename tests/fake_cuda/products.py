@@ -44,8 +44,6 @@ class Result:
 
 
 class Results:
-    """Results that were made, by the tensor that holds them."""
-
     def __init__(self, reference: Any) -> None:
         self._results: dict[int, Result] = {}
         self._reference = reference
@@ -77,7 +75,6 @@ class Results:
         return None
 
     def keep(self, kind: str, sources: tuple[Any, ...], out: Any) -> None:
-        """Note a result that was just made."""
         self._results[id(out)] = Result(kind, sources, self._contents(sources), out)
 
     def note_same(self, copy: Any, source: Any) -> None:
@@ -122,18 +119,14 @@ class MatmulSettings:
 
     @property
     def sums_in_float16(self) -> bool:
-        """True if float16 products may be summed in float16."""
         return bool(vars(self).get("allow_fp16_accumulation"))
 
     @property
     def uses_tf32(self) -> bool:
-        """True if float32 products may be made in TF32."""
         return "tf32" in (vars(self).get("fp32_precision"), vars(self).get("allow_tf32") and "tf32")
 
 
 class Products:
-    """The functions that make products."""
-
     def __init__(self, machine: Machine, results: Results, version: tuple[int, int]) -> None:
         self.machine, self.torch, self.results = machine, machine.torch, results
         self.old_scaled_mm = version < (2, 5)
@@ -145,7 +138,6 @@ class Products:
         self._names = {getattr(self.torch, name): name for name in DTYPES}
 
     def mm(self, a: Any, b: Any, *, out: Any = None) -> Any:
-        """As `torch.mm`."""
         kind = self._kind(a, b)
         if out is None:
             out = self.torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device="cuda")
@@ -173,7 +165,6 @@ class Products:
         return self._scaled(a, b, out, fast=use_fast_accum)
 
     def int_mm(self, a: Any, b: Any, *, out: Any) -> Any:
-        """As `torch._int_mm`."""
         if a.shape[0] <= 16:
             raise RuntimeError(f"self.size(0) needs to be greater than 16, but got {a.shape[0]}")
         if a.shape[1] % 8 or b.shape[1] % 8:

@@ -84,7 +84,6 @@ class Settings:
 
     @property
     def compute_capability(self) -> tuple[int, int]:
-        """The capability as torch returns it."""
         major, _, minor = self.capability.partition(".")
         return int(major), int(minor)
 
@@ -111,7 +110,6 @@ class Settings:
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings that the environment describes."""
     found: dict[str, Any] = {}
     for each in dataclasses.fields(Settings):
         text = environment.get(PREFIX + each.name.upper())
@@ -150,13 +148,11 @@ class Faults:
         return ""
 
     def exception(self, fault: Fault) -> Exception:
-        """Return the exception of a fault."""
         kind = getattr(builtins, fault.exception, None) or getattr(self._torch, fault.exception)
         made: Exception = kind(fault.message)
         return made
 
     def message(self, point: str) -> str:
-        """Return the message of the first fault of a point."""
         return next(fault.message for fault in self._passed if fault.at == point)
 
 

@@ -40,8 +40,6 @@ class OverBudgetError(BaseException):
 
 
 class Ran(NamedTuple):
-    """A stress test that has ended."""
-
     status: int
     seconds: float
     result: dict[str, Any]
@@ -65,7 +63,6 @@ class Day:
 
     @property
     def size(self) -> int:
-        """Size of the products."""
         return 512 if self.small else 8192
 
     def seconds(self, usual: float) -> float:
@@ -91,7 +88,6 @@ class Day:
         print(f"{time.monotonic() - self.began:6.1f}", *filter(None, row), sep="  ", flush=True)
 
     def bench_command(self, *arguments: str) -> list[str]:
-        """Return the command of a stress test."""
         more = ["--python", self.python] if self.python else []
         return [*GPUTOP, "bench", *arguments, *more, "--ignore-busy", "--json"]
 
@@ -123,13 +119,11 @@ class Day:
             return f"nvidia-smi: {error.strerror}"
 
     def write(self) -> None:
-        """Write the raw data."""
         rows = [dict(zip(HEAD, row, strict=True)) for row in self.rows]
         document = json.dumps({"rows": rows, **self.data}, default=str)
         (self.out / "day.json").write_text(document)
 
     def table(self) -> str:
-        """Return the table of all rows."""
         lines = [HEAD, *self.rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         text = ""
@@ -160,7 +154,6 @@ def budget(seconds: float) -> Iterator[None]:
 
 
 def run_steps(day: Day, steps: Mapping[Callable[[Day], None], float]) -> int:
-    """Run the steps, each for so many seconds at most, and return the exit status."""
     for step, seconds in steps.items():
         day.step, began = step.__name__, time.monotonic()
         left = TOTAL_SECONDS - (began - day.began)
@@ -204,7 +197,6 @@ def rehearse(arguments: list[str]) -> int:
 
 
 def main() -> int:
-    """Run the steps, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("steps", nargs="*", metavar="STEP", help="only these steps")
     parser.add_argument("--dry", action="store_true", help="rehearse it without a GPU")

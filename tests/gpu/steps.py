@@ -77,7 +77,6 @@ def facts(day: Day) -> None:
 
 
 def status() -> Any:
-    """Return what `gputop status --json` prints."""
     command = [*GPUTOP, "status", "--json"]
     return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
@@ -142,7 +141,6 @@ def sized(day: Day, kind: str) -> list[str]:
 
 
 def kinds(day: Day) -> None:
-    """Run each kind, short."""
     for text, usual in KINDS.items():
         run_kind(day, text, usual, "0")
     if torch.cuda.device_count() > 1:
@@ -151,7 +149,6 @@ def kinds(day: Day) -> None:
 
 
 def run_kind(day: Day, text: str, usual: float, device: str) -> None:
-    """Run a kind, and add what it found."""
     kind, *options = text.split()
     seconds = day.seconds(usual)
     command = [kind, *options, *sized(day, kind), "--seconds", f"{seconds:g}"]

@@ -44,7 +44,6 @@ async def first_record() -> float:
 
 
 def main() -> int:
-    """Print the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=7)
     parser.add_argument("--bytes-per-second", type=float, default=FAST)

@@ -65,7 +65,6 @@ def ages(
 
 
 def main() -> int:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--samples", type=int, default=40)
     parser.add_argument("--interval", type=float, default=1.0)

@@ -82,7 +82,6 @@ class Turns(Cpu):
 
 
 def in_turns(size: int, dtype: str, turns: int) -> Turns:
-    """Both in this process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch: Any = importlib.import_module("torch")
@@ -96,7 +95,6 @@ def in_turns(size: int, dtype: str, turns: int) -> Turns:
 
 
 def main() -> None:
-    """Runs all and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[256, 512, 1024, 2048])
     parser.add_argument(

@@ -55,7 +55,6 @@ async def stop_once(kind: str, after: float) -> tuple[float, float, bool]:
 
 
 def main() -> int:
-    """Measure all kinds, and print the table."""
     kinds = [kind for kind in KINDS if kind != CHECK]
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--times", type=int, default=5)

@@ -35,7 +35,6 @@ BLOCK_SECONDS = 0.1
 
 
 def _seconds(n: int, tflops: float) -> float:
-    """Return the time of a product at that rate."""
     return float(2 * n**3 / (tflops * 1e12))
 
 
@@ -88,7 +87,6 @@ def measured(torch: Any, dtype: str, size: int, rounds: int) -> str:
 
 
 def main() -> None:
-    """Print both."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--dtype", nargs="*", default=["float32", "float64"])

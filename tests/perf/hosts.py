@@ -51,7 +51,6 @@ class Screen:
                 machine.add_record(fleets.died(fleets.NO_KEY), now, NOW)
 
     def merge(self, tick: int) -> None:
-        """Make one sample of all hosts, and judge it."""
         streams, now = self.machines.values(), tick * INTERVAL_SECONDS
         inventory = inventory_of(streams, INTERVAL_SECONDS, NOW)
         if inventory != self._inventory:
@@ -61,7 +60,6 @@ class Screen:
         self.telemetry.receive(merged)
 
     def draw(self) -> None:
-        """Draw the page."""
         self.header.draw(WIDTH, 3)
         self.title.rows = host_rows(self.telemetry)
         self.hosts.state.fill(self.title.rows)
@@ -70,7 +68,6 @@ class Screen:
 
 
 def measure(hosts: int, devices: int, samples: int, away: int) -> None:
-    """Print the percent of a core of each part."""
     sent = (to_line(record).encode() for record in scenes.job(devices, samples))
     inventory, *lines = sent
     screen = Screen(hosts)
@@ -92,7 +89,6 @@ def measure(hosts: int, devices: int, samples: int, away: int) -> None:
 
 
 def main() -> None:
-    """Measure what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, default=64)
     parser.add_argument("--gpus", type=int, default=8)

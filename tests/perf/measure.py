@@ -102,7 +102,6 @@ class Recorder(Terminal):
             pause = SLICE
 
     def look(self) -> None:
-        """Brings the screen up to date."""
         self.when(lambda _: False, timeout=0.0, first=0.01)
 
 
@@ -124,7 +123,6 @@ class Bench:
     """How often it is started to see when there is what on the screen."""
 
     def measure(self, peer: Peer, machine: Machine) -> Figures:
-        """Return all figures of a monitor."""
         starts: list[tuple[float | None, float | None]] = []
         after_driver = None
         if peer.draws:
@@ -225,7 +223,6 @@ def processor_seconds(pids: dict[int, str]) -> float:
 
 
 def pss(pid: int) -> int:
-    """Bytes of memory of a process, what it shares divided by how many share it."""
     try:
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:

@@ -76,7 +76,6 @@ def scenes(counts: list[int]) -> list[Scene]:
 def rounds(
     bench: Bench, machine: Machine, monitors: list[Peer], count: int
 ) -> dict[str, list[Figures]]:
-    """Measure each monitor in turn, so many times."""
     found: dict[str, list[Figures]] = {str(peer): [] for peer in monitors}
     for turn in range(count):
         for peer in monitors:
@@ -86,7 +85,6 @@ def rounds(
 
 
 def middle(values: Iterable[float | None]) -> float | None:
-    """The median of what there is."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
 

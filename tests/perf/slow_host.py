@@ -71,7 +71,6 @@ class Clock:
         """When a power was replaced by the next one."""
 
     def age(self, watts: int) -> float:
-        """Return the seconds since the driver had that power last."""
         now = time.monotonic()
         return now - self._changed.get(watts, now)
 
@@ -97,7 +96,6 @@ def looks(terminal: Terminal, clock: Clock, seconds: float) -> Iterator[tuple[fl
 
 
 def main() -> int:
-    """Print a line every few seconds, and the worst at the end."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--bytes-per-second", type=float, default=20_000)
