@@ -11,7 +11,7 @@ import pytest
 from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Failed
 from gputop.bench.plan import target_choice
-from gputop.bench.plan.request import Request, RunRefusedError
+from gputop.bench.plan.request import Request
 from gputop.bench.results import store
 from gputop.bench.results.check_report import check_details, check_page
 from gputop.bench.results.outliers import DeviceOutcome
@@ -23,7 +23,7 @@ from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import copies
 from gputop.commands import bench as command
-from gputop.console import COULD_NOT_RUN, USAGE
+from gputop.console import COULD_NOT_RUN
 from gputop.output.result_pages import page_text
 from tests.bench.commands import parsed
 from tests.bench.kept import COPY, soak, table
@@ -49,15 +49,10 @@ class Ends:
     def __init__(self) -> None:
         self.asked: list[Request] = []
         self.by_kind: dict[str, Done | Failed] = {}
-        self.torch = "2.13.0"
-        self.refused: str | None = None
         self.started_at = RESULT.started_at
 
     async def stress(self, requests: Sequence[Request], *_: object) -> list[DeviceRun]:
-        """Return the ends of the runs."""
         self.asked += requests
-        if requests[0].kind == self.refused:
-            raise RunRefusedError("There are no 8 GPUs. Ask for fewer.", USAGE)
         runs = []
         for request in requests:
             run = begin(request.target, request.seconds)[0]
@@ -83,7 +78,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Ends:
     known = Ends()
 
     async def found(*_: object, **__: object) -> InterpreterSearch:
-        return InterpreterSearch(Interpreter("python", "here", known.torch), ())
+        return InterpreterSearch(Interpreter("python", "here", "2.13.0"), ())
 
     monkeypatch.setattr(command, "_stress", known.stress)
     monkeypatch.setattr(worker_launch, "find_interpreter", found)
