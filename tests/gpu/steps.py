@@ -9,9 +9,8 @@ import json
 import signal
 import statistics
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,6 +38,7 @@ LATE_SECONDS = 30.0
 STOP_SECONDS, FREED_SECONDS = 1.5, 10.0
 """Longest time from Ctrl+C to the end, and to the free memory."""
 KINDS = {
+    "soak": 25,
     "sweep --dtype bfloat16,tf32,float8_e4m3,int8": 20,
     "peak --dtype tf32": 8,
     "peak --dtype float8_e4m3": 15,
@@ -70,10 +70,9 @@ def facts(day: Day) -> None:
     text += f"torch {torch.__version__}, first product after {cold:.2f} s"
     day.add("the machine", text, ok=True)
     device = status()["inventory"]["devices"][0]
-    slow = device.get("temperature_slowdown_celsius")
-    margin = device.get("temperature_slowdown_margin_celsius")
-    text = f"{slow} °C, T.Limit {margin} °C"
-    day.add("slowdown by heat", text, ok=slow is not None or margin is not None)
+    limits = ("temperature_slowdown_celsius", "temperature_slowdown_margin_celsius")
+    known = [f"{name} {device[name]}" for name in limits if name in device]
+    day.add("slowdown by heat", ", ".join(known), ok=bool(known))
 
 
 def status() -> Any:
@@ -117,30 +116,14 @@ def products_of(day: Day, name: str) -> tuple[str, bool]:
     return text, low <= error < high and not wrong and not other_bits
 
 
-def soak(day: Day) -> None:
-    """Check a soak from idle: the verdict, and what the driver says of the clocks."""
-    torch.cuda.empty_cache()
-    time.sleep(day.seconds(12))
-    seconds = day.seconds(25)
-    ran = day.bench("soak", *sized(day, "soak"), "--seconds", f"{seconds:g}")
-    mean, device = ran.result.get("tflops_mean"), ran.result.get("tflops_device")
-    known = ran.result.get("conditions") or {}
-    text = f"{mean or 0:.4g} TFLOP/s, by device events {device or 0:.4g}"
-    for name, share in (known.get("percent_of_peak") or {}).items():
-        text += f"; {share:.0f} % of the {name}"
-    text += f"; {ran.why}" if ran.why else ""
-    day.add(f"soak {seconds:g} s", text, ok=ran.status == 0, status=ran.status, seconds=ran.seconds)
-    reasons = known.get("clock_event_seconds") or {}
-    text = ", ".join(f"{name} {held:.1f} s" for name, held in reasons.items()) or "none"
-    day.add("clock event reasons", text, ok=bool(known.get("clock_events_known")))
-
-
 def sized(day: Day, kind: str) -> list[str]:
     """Return the option for the size in a rehearsal, if the kind has a size."""
     return ["--size", str(day.size)] if day.small and kind in SIZED else []
 
 
 def kinds(day: Day) -> None:
+    torch.cuda.empty_cache()
+    time.sleep(day.seconds(12))  # the first one begins from idle
     for text, usual in KINDS.items():
         run_kind(day, text, usual, "0")
     if torch.cuda.device_count() > 1:
@@ -155,9 +138,14 @@ def run_kind(day: Day, text: str, usual: float, device: str) -> None:
     ran = day.bench(*command, device=device)
     rows, best = ran.result.get("points") or [], ran.result.get("tflops_peak")
     wrong = ran.result.get("wrong_elements")
+    known = ran.result.get("conditions") or {}
+    shares = known.get("percent_of_peak") or {}
+    held = known.get("clock_event_seconds") or {}
     found = [
         f"{len(rows)} rows" if rows else "",
         f"{best:.4g} TFLOP/s" if best else "",
+        *(f"{share:.0f} % of the {name}" for name, share in shares.items()),
+        *(f"{name} for {span:.0f} s" for name, span in held.items()),
         f"{wrong} wrong" if wrong else "",
         ran.why,
         *(ran.result.get("notes") or [])[:3],
@@ -207,34 +195,16 @@ def pressure(day: Day) -> None:
         day.add(asked, found, ok=well, status=ran.status, seconds=ran.seconds)
 
 
-@contextlib.contextmanager
-def load(day: Day) -> Iterator[None]:
-    """Keep the device busy with products, in a thread, until what is inside has ended."""
-    product = Product(torch, "float16", (day.size, day.size, day.size), "cuda")
-    product.fill()
-    over = threading.Event()
-
-    def work() -> None:
-        while not over.is_set():
-            product.multiply(8)
-            torch.cuda.synchronize()
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 def recording(day: Day) -> None:
     """Record a device that works and rests, and compare the readings with those of nvidia-smi."""
     path = day.out / "recording.jsonl.gz"
     count = 6 if day.small else 24
     command = [*GPUTOP, "stream", "--gpm", "--interval", "0.5", "--count", str(count)]
+    load = day.bench_command("soak", *sized(day, "soak"), "--seconds", "8", "--device", "0")
+    null = subprocess.DEVNULL
     with subprocess.Popen([*command, "--output", str(path)]) as process:
-        with load(day):
+        with subprocess.Popen(load, stdin=null, stdout=null, stderr=null):
+            time.sleep(day.seconds(5))
             (day.out / "smi-q-load.txt").write_text(day.smi("-q"))
             compare_readings(day)
         ended = process.wait()
@@ -266,8 +236,7 @@ def compare_readings(day: Day) -> None:
 STEPS: dict[Callable[[Day], None], float] = {
     facts: 15,
     numbers: 55,
-    soak: 55,
-    kinds: 235,
+    kinds: 290,
     stops: 50,
     pressure: 40,
     recording: 25,

@@ -1,12 +1,10 @@
 """Is the stress test's throughput that of a bare `torch.mm` loop? Prints the ratio per size.
 
-    python -m tests.perf.bench_accuracy [--sizes 256 512 1024 2048] [--dtype float32 float64]
-        [--turns 60] [--threads 1]
+    python -m tests.perf.bench_accuracy [--sizes 256 512] [--dtype float32] [--threads 1]
 
-The worker's own soak and the loop take turns in one process, a fifth of a second each and one
-product at least, so that what else the machine does meets both alike; the soak's figures are its
-own, of its own clock. The median is of the turns' ratios, each turn of the loop against the turns
-of the soak around it; the bar is 2 %.
+The worker's own soak and the loop take turns in one process, a fifth of a second each. The median
+is of the turns' ratios, each turn of the loop against the turns of the soak around it; the bar is
+2 %.
 """
 
 from __future__ import annotations

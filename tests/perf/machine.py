@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 FRAMES = 60
-"""States of a busy machine, of a second each, before it begins again."""
+"""Seconds of work before it begins again."""
 FIRST_CELSIUS = 71
 """The temperature of the first device until it gets busy; no other device has it."""
 
@@ -49,7 +49,6 @@ class Machine:
         self.scene = scene
         self.driver = driver
         self.folder = folder
-        """A place for homes."""
         self._held: list[list[FakeProcess]] = []
         self._stack = contextlib.ExitStack()
 

@@ -4,27 +4,22 @@ Each runs in a pty against the fake driver, one after the other and then all aga
 the times, the costs, and each monitor's ratio to gputop. nvitop and gpustat are installed from PyPI
 into an environment that is deleted in the end; nvtop and btop are used if they are installed. The
 machine should have nothing else to do.
-
-The devices are a file that is rewritten each second and read by the fake driver inside of each
-monitor: that is in the processor time of all of them.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.driver import FakeDriver, build
 from tests.peers import NAMES, peers
 from tests.perf.machine import Machine, Scene
-from tests.perf.measure import Bench, Figures, compile_package
+from tests.perf.measure import Bench, Figures, compile_package, middle
 
 if TYPE_CHECKING:
     from tests.peers import Peer
@@ -40,11 +35,7 @@ def main() -> int:
     compile_package()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        compiler = shutil.which("cc")
-        if compiler is None:
-            print("the fake driver needs a C compiler, and there is no cc", file=sys.stderr)
-            return 3
-        driver = FakeDriver(folder, build(folder, compiler))
+        driver = FakeDriver(folder, build(folder, "cc"))
         monitors = peers(folder, options.tools)
         print(LEGEND)
         for scene in scenes(options.devices):
@@ -84,11 +75,6 @@ def rounds(
     return found
 
 
-def middle(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
-
-
 def percentile(figures: list[Figures], share: float) -> float | None:
     """Of the times of all keys."""
     keys = sorted(key for each in figures for key in each.keys)
@@ -126,14 +112,13 @@ def table(scene: Scene, found: dict[str, list[Figures]]) -> list[str]:
         )
         lines.append(f"{name:16}" + "".join(f"{text:>{FIELD}}" for text in shown))
         if figures is not first:
-            ratios = (ratio(v, of(first)) for v, (*_, of) in zip(values, COLUMNS, strict=True))
-            line = f"{'  times':16}" + "".join(f"{text:>{FIELD}}" for text in ratios)
+            line = f"{'  times':16}"
+            for value, (*_, of) in zip(values, COLUMNS, strict=True):
+                base = of(first)
+                ratio = "" if value is None or not base else f"{value / base:.2f}x"
+                line += f"{ratio:>{FIELD}}"
             lines.append(line.rstrip())
     return lines
-
-
-def ratio(value: float | None, of: float | None) -> str:
-    return "" if value is None or not of else f"{value / of:.2f}x"
 
 
 if __name__ == "__main__":
