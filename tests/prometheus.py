@@ -6,7 +6,7 @@ import gzip
 import json
 import threading
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import lru_cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,7 +30,7 @@ class Request(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Which of the fleet's queries it is; "" for none."""
+        """Return the name of the fleet's query, or an empty text."""
         return NAMES.get(self.parameters.get("query", ""), "")
 
 
@@ -72,9 +72,7 @@ def error(kind: str, text: str, status: int) -> Response:
 EMPTY = vector(())
 
 
-@lru_cache(64)
-def _zipped(body: bytes) -> bytes:
-    return gzip.compress(body, 1)
+_zipped = lru_cache(64)(partial(gzip.compress, compresslevel=1))
 
 
 class FakePrometheus(AbstractContextManager["FakePrometheus"]):

@@ -1,4 +1,4 @@
-"""Runs of a stress test as they may have been: their events, and the device meanwhile."""
+"""Runs of a stress test by their events, and the device meanwhile."""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ Points where a fault can happen (`at`), and the attributes that select one:
 
 | point | reached by | attributes |
 |---|---|---|
-| `init` | `torch.cuda.init` | |
 | `context` | the first call that needs a context on a device | `device` |
 | `product` | the launch of a product | `kind` (as in `Settings.rates`), `size` (m) |
 | `allocate` | a tensor made on a device | `device` |

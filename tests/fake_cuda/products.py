@@ -1,8 +1,4 @@
-"""Matrix products on the fake device: `torch.mm`, `torch._scaled_mm` and `torch._int_mm`.
-
-Each product is computed on the CPU, as exactly as the device would, and only once for the same
-operands: launching it again takes simulated time and nothing else.
-"""
+"""Matrix products on the fake device: `torch.mm`, `torch._scaled_mm` and `torch._int_mm`."""
 
 from __future__ import annotations
 
@@ -17,10 +13,7 @@ if TYPE_CHECKING:
 
 HALF_SUMS = 32
 """How often a float16 sum is rounded on the way along k, at most."""
-NO_FLOAT8 = (
-    "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or "
-    "ROCm MI300+"
-)
+NO_FLOAT8 = "torch._scaled_mm is only supported on CUDA devices with compute capability >= 8.9"
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
@@ -109,10 +102,7 @@ class MatmulSettings:
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "allow_tf32" and vars(self)["is_new"]:
-            raise RuntimeError(
-                "PyTorch is checking whether allow_tf32_new is enabled for cuBlas matmul, but the "
-                "current status indicate that you have mix of the legacy and new APIs"
-            )
+            raise RuntimeError("you have mix of the legacy and new APIs")
         if name not in vars(self):
             raise AttributeError(f"Unknown attribute {name}")
         vars(self)[name] = value
@@ -155,14 +145,21 @@ class Products:
         out: Any,
     ) -> Any:
         """As `torch._scaled_mm` with `out`. All scales have to be one."""
+        largest = None
         if self.old_scaled_mm:
-            if not isinstance(out, tuple):
-                raise TypeError("_scaled_mm(): argument 'out' must be tuple of Tensors, not Tensor")
             out, largest = out
-            self._scaled(a, b, out, fast=use_fast_accum)
-            largest.fill_(float(out.abs().max()))
-            return out, largest
-        return self._scaled(a, b, out, fast=use_fast_accum)
+        if self._capability < (8, 9):
+            raise RuntimeError(NO_FLOAT8)
+        if a.stride(1) != 1 or b.stride(0) != 1:
+            raise RuntimeError("mat1 must be row_major and mat2 column_major")
+        if a.shape[1] % 16 or b.shape[1] % 16:
+            raise RuntimeError("Expected trailing dimensions to be divisible by 16")
+        kind = "float8_fast" if use_fast_accum else "float8"
+        self._launch(kind, a, b, out, Products._by_float32)
+        if largest is None:
+            return out
+        largest.fill_(float(out.abs().max()))
+        return out, largest
 
     def int_mm(self, a: Any, b: Any, *, out: Any) -> Any:
         if a.shape[0] <= 16:
@@ -171,24 +168,12 @@ class Products:
             raise RuntimeError("self.size(1) and mat2.size(1) need to be multiples of 8")
         return self._launch("int8", a, b, out, Products._integer)
 
-    def _scaled(self, a: Any, b: Any, out: Any, *, fast: bool) -> Any:
-        if self._capability < (8, 9):
-            raise RuntimeError(NO_FLOAT8)
-        if a.stride(1) != 1 or b.stride(0) != 1:
-            raise RuntimeError("mat1 must be row_major and mat2 column_major")
-        if a.shape[1] % 16 or b.shape[1] % 16:
-            raise RuntimeError("Expected trailing dimensions to be divisible by 16")
-        kind = "float8_fast" if fast else "float8"
-        return self._launch(kind, a, b, out, Products._by_float32)
-
     def _kind(self, a: Any, b: Any) -> str:
         kind = self._names[a.dtype]
         if kind == "float16" and self.matmul.sums_in_float16:
             return "float16_acc16"
         if kind == "float32" and self.matmul.uses_tf32:
-            least = self.machine.settings.tf32_from
-            if not least or (a.shape[0] >= 16 and min(b.shape) >= least):
-                return "tf32"
+            return "tf32"
         return kind
 
     def _launch(self, kind: str, a: Any, b: Any, out: Any, compute: Any) -> Any:

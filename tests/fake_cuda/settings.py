@@ -71,15 +71,6 @@ class Settings:
     burst_seconds: float = 1.0
     rest_seconds: float = 0.0
     """Seconds without work after which there is a burst again, or 0 for never."""
-    tf32_from: int = 0
-    """Least n and k for TF32: cuBLAS computes smaller products in float32 on some GPUs."""
-    device_gbs: float = 3000.0
-    """Bandwidth of the device's memory in GB/s, of the host's link, and of the link to a peer."""
-    host_gbs: float = 50.0
-    link_gbs: float = 300.0
-    peer_access: bool = True
-    is_integrated: bool = False
-    """True if the GPU uses the host's memory."""
     faults: tuple[Fault, ...] = ()
 
     @property

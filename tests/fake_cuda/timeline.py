@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 from weakref import WeakValueDictionary
 
 from .settings import Faults, Settings
@@ -149,16 +149,8 @@ def number_of(device: Any, otherwise: int) -> int:
 
 
 def sleep_until(moment: float) -> None:
-    if math.isinf(moment):
-        _sleep_for_ever()
-    seconds = moment - time.perf_counter()
-    if seconds > 0:
-        time.sleep(seconds)
-
-
-def _sleep_for_ever() -> NoReturn:
-    while True:
-        time.sleep(3600)
+    while (seconds := moment - time.perf_counter()) > 0:
+        time.sleep(min(seconds, 3600.0))
 
 
 class Stream:
@@ -173,18 +165,6 @@ class Stream:
         """Let what follows here begin after all that the other stream has."""
         self.tail = max(self.tail, other.tail)
 
-    def wait_event(self, event: Event) -> None:
-        self.tail = max(self.tail, event.time or 0.0)
-
-    def record_event(self, event: Event | None = None) -> Event:
-        event = event or Event(self.machine)
-        event.record(self)
-        return event
-
-    def query(self) -> bool:
-        self.machine.need(self.device)
-        return time.perf_counter() >= self.tail
-
     def synchronize(self) -> None:
         self.machine.need(self.device)
         sleep_until(self.tail)
@@ -193,8 +173,8 @@ class Stream:
 
 
 class Event:
-    def __init__(self, machine: Machine, *, enable_timing: bool = False) -> None:
-        self.machine, self.timing = machine, enable_timing
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
         self.time: float | None = None
         self._device: Device | None = None
 
@@ -218,9 +198,6 @@ class Event:
         self.machine.make_copies()
 
     def elapsed_time(self, end: Event) -> float:
-        """Return the milliseconds between two events; raise as CUDA does if there are none."""
-        if not (self.timing and end.timing):
-            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self.time is None or end.time is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         if not (self.query() and end.query()):
