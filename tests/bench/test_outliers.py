@@ -50,10 +50,10 @@ def named(members: list[DeviceOutcome]) -> dict[str, tuple[str, ...]]:
 
 
 def test_ten_percent_under_the_median_of_the_others() -> None:
-    assert named(fleet(700, 701, 702, 699, 620)) == {
-        "GPU-4": ("like devices: 11.5 % under the median of 4 others like it, more than 10 %",)
+    assert named(fleet(700, 701, 702, 699, 628)) == {
+        "GPU-4": ("like devices: 10.3 % under the median of 4 others like it, more than 10 %",)
     }
-    assert named(fleet(700, 640)) == {}
+    assert named(fleet(700, 701, 702, 699, 631)) == {}
     assert list(named(fleet(700, 620))) == ["GPU-1"]
     assert list(named(fleet(*[700] * 7, 420))) == ["GPU-7"]
     assert named(fleet(700, 701, 702, 699, 790)) == {}, "a fast one is none"
