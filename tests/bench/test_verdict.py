@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Conditions, Done, Point, Result, VerdictPart
+from gputop.bench.events import Comparison, Conditions, Done, Point, Result, VerdictPart
 from gputop.bench.plan import target_choice
 from gputop.bench.results.outcome import outcome_of
 from gputop.bench.results.page import droop_text, figure_facts
@@ -79,6 +79,26 @@ def test_healthy_gpus_are_status_0(capsys: pytest.CaptureFixture[str]) -> None:
     states = {part.name: part.state for part in runs[0].result.verdict.parts}
     assert states.pop("earlier runs") == "not judged"
     assert set(states.values()) == {"ok"}
+
+
+def test_every_part_of_a_healthy_gpu_has_its_numbers() -> None:
+    known = replace(CONDITIONS, **UNCAPPED, clock_events_known=True)
+    fields: dict[str, Any] = {"droop_percent": 4.2, "droop_interval_percent": (3.0, 5.0)}
+    fields |= {
+        "comparison": Comparison(-0.44, None, 10),
+        "verified_products": 16,
+        "dip_percent": 1.0,
+    }
+    healthy = soak(771.1, conditions=known, checks=9, iterations=500, **fields)
+    assert {name: part.why for name, part in parts(healthy, soak(770.0)).items()} == {
+        "results": "no wrong element in 16 of 500 products (3.2 %)",
+        "throttling": "no slowdown by heat or hardware",
+        "like devices": "0.1 % above the median of 1 other like it",
+        "earlier runs": "0.4 % above the median of its last 10 like runs",
+        "datasheet": "78.1 % of the dense peak in its datasheet",
+        "droop": "4.2 % below the burst",
+        "steadiness": "its slowest 5 s are 1.0 % under the median",
+    }
 
 
 def test_limits_are_options() -> None:
