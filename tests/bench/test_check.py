@@ -15,7 +15,7 @@ from gputop.bench.plan.request import Request
 from gputop.bench.results import store
 from gputop.bench.results.check_report import check_details, check_page
 from gputop.bench.results.outliers import DeviceOutcome
-from gputop.bench.results.page import Heading
+from gputop.bench.results.page import Heading, Sentence
 from gputop.bench.results.verdict import with_verdicts
 from gputop.bench.run import check_parts, worker_launch
 from gputop.bench.run.check_parts import LEVELS, CheckResult, Part, PartResult, part_requests
@@ -176,31 +176,54 @@ def test_a_device_without_a_data_type_is_named_and_the_others_run() -> None:
     assert not planned.incomplete, "the data type does not exist there"
 
 
-def test_the_page_of_a_check_on_two_gpus() -> None:
-    def part(name: str, *results: Result | None, **fields: Any) -> PartResult:
-        judged = iter(with_verdicts([each for each in results if each is not None]))
-        members = []
-        for number, each in enumerate(results):
-            place = DeviceOutcome("", f"GPU-{number}", f"GPU {number}", GPU.name)
-            ended = {"result": next(judged)} if each else {"problem": "it was lost", "status": 1}
-            members.append(replace(place, **ended))
-        return PartResult(name, 60.0, members=tuple(members), **fields)
+def part(name: str, *results: Result | None, **fields: Any) -> PartResult:
+    """A part that ended with these results; without one the device was lost."""
+    judged = iter(with_verdicts([each for each in results if each is not None]))
+    members = []
+    for number, each in enumerate(results):
+        place = DeviceOutcome("", f"GPU-{number}", f"GPU {number}", GPU.name)
+        ended = {"result": next(judged)} if each else {"problem": "it was lost", "status": 1}
+        members.append(replace(place, **ended))
+    return PartResult(name, 60.0, members=tuple(members), **fields)
 
-    fine, slow = soak(780.0, device_index=0), soak(600.0, device_index=1, seconds=70.0)
-    unverified = replace(fine, kind="memory", checks=0, conditions=None)
-    copied = table("copy", COPY)
+
+FINE, COPIED = soak(780.0, device_index=0), table("copy", COPY)
+UNRUN = part("step", left_out="no room for it", incomplete=True)
+UNJUDGED = PartResult("soak", 60.0, members=(DeviceOutcome("", "", "GPU 0", GPU.name, FINE),))
+
+
+def test_the_page_of_a_check_on_two_gpus() -> None:
+    unverified = replace(FINE, kind="memory", checks=0, conditions=None)
     parts = (
-        part("copy", copied, copied),
+        part("copy", COPIED, COPIED),
         part("memory", unverified, unverified),
-        part("soak", fine, slow),
+        part("soak", FINE, soak(600.0, device_index=1, seconds=70.0)),
         part("burn", None, None),
         part("collective", table("collective", COPY), table("collective", COPY)),
-        part("step", left_out="no room for it", incomplete=True),
+        UNRUN,
         part("soak tf32", left_out="it has none"),
     )
     check = CheckResult("standard", 0.0, {}, len(parts), parts)
     expected = Path(__file__).with_name("check.txt").read_text()
     assert page_text(check_page(check)) + "\n" == expected
+
+
+@pytest.mark.parametrize(
+    ("parts", "planned", "summary", "level"),
+    [
+        ((part("soak", FINE, FINE),), 1, "No fault found on 2 devices.", "good"),
+        ((part("copy", COPIED),), 1, "No fault found.", "good"),
+        ((part("copy", COPIED),), 2, "Stopped before the end. No fault found until then.", "good"),
+        ((part("copy", COPIED), UNRUN), 2, "Not judged: some parts could not run, see below.", ""),
+        ((UNJUDGED,), 1, "Not judged: its results have no verdict.", "good"),
+        ((part("soak", None),), 1, "it was lost.", "fault"),
+    ],
+)
+def test_the_summary_of_a_check(
+    parts: tuple[PartResult, ...], planned: int, summary: str, level: str
+) -> None:
+    first, *_ = check_page(CheckResult("quick", 0.0, {}, planned, parts))
+    assert first == Sentence(summary, level)
 
 
 def test_many_devices_are_counted_and_their_common_problem_is_told_once() -> None:
