@@ -116,6 +116,11 @@ CASES: dict[str, Result | Among] = {
         {"clock_event_seconds": {"sw_thermal": 42.0}}, **LATE, time_to_steady_seconds=15.0
     ),
     "hot without an index": gpu({"clock_event_seconds": {"sw_thermal": 42.0}}, device_index=None),
+    "hot and a little slower": gpu(
+        {"clock_event_seconds": {"sw_thermal": 42.0}},
+        droop_percent=1.4,
+        droop_interval_percent=(1.2, 1.6),
+    ),
     "hot without a droop": gpu(
         {"clock_event_seconds": {"sw_thermal": 42.0}, "power_limit_watts": None}
     ),
