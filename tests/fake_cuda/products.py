@@ -17,58 +17,36 @@ NO_FLOAT8 = "torch._scaled_mm is only supported on CUDA devices with compute cap
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
-class Result:
-    """What a tensor holds: the result of some sources, as long as none of them changes."""
-
-    def __init__(self, kind: str, sources: tuple[Any, ...], contents: object, out: Any) -> None:
-        self.kind, self.contents = kind, contents
-        self.out: Any = weakref.ref(out)
-        self.version = out._version
-        self._sources: Any = [(weakref.ref(each), each._version) for each in sources]
-
-    def is_of(self, kind: str, sources: tuple[Any, ...]) -> bool:
-        """Return True if it is the result of these very tensors as they are now."""
-        if kind != self.kind or len(sources) != len(self._sources):
-            return False
-        for (source, version), now in zip(self._sources, sources):  # noqa: B905 - Python 3.9
-            if source() is not now or now._version != version:
-                return False
-        return True
-
-
 class Results:
+    """Results by the tensor that holds them, as long as neither it nor their sources change."""
+
     def __init__(self, reference: Any) -> None:
-        self._results: dict[int, Result] = {}
+        self._results: dict[int, tuple[Any, int, object]] = {}
+        """By the id of a tensor: a reference to it, its version, and what it is the result of."""
         self._reference = reference
         self._stored: dict[int, tuple[Any, int, int]] = {}
         """By address: the storage, its version, and the number of its content."""
         self._numbers = itertools.count()
 
     def has(self, kind: str, sources: tuple[Any, ...], out: Any) -> bool:
-        """Return True if the tensor has that result already, or gets it from another tensor."""
-        result = self._results.get(id(out))
-        known = result is not None and result.out() is out and result.version == out._version
-        if known and result is not None and result.is_of(kind, sources):
-            return True
-        contents = self._contents(sources)
-        if known and result is not None and (result.kind, result.contents) == (kind, contents):
-            self.keep(kind, sources, out)
-            return True
-        return False
+        """Return True if the tensor has that result already."""
+        if id(out) not in self._results:
+            return False
+        made, version, recipe = self._results[id(out)]
+        known = made() is out and version == out._version
+        return known and recipe == self._recipe(kind, sources)
 
     def other(self, kind: str, sources: tuple[Any, ...]) -> Any:
         """Return another tensor that has the same result, or None."""
-        contents = self._contents(sources)
-        for result in [*self._results.values()]:
-            out = result.out()
-            if out is None or result.version != out._version:
-                continue
-            if (result.kind, result.contents) == (kind, contents):
+        wanted = self._recipe(kind, sources)
+        for made, version, recipe in [*self._results.values()]:
+            out = made()
+            if out is not None and version == out._version and recipe == wanted:
                 return out
         return None
 
     def keep(self, kind: str, sources: tuple[Any, ...], out: Any) -> None:
-        self._results[id(out)] = Result(kind, sources, self._contents(sources), out)
+        self._results[id(out)] = weakref.ref(out), out._version, self._recipe(kind, sources)
 
     def note_same(self, copy: Any, source: Any) -> None:
         """Note that a copy has the content of its source."""
@@ -76,8 +54,8 @@ class Results:
         storage = copy.untyped_storage()
         self._stored[storage.data_ptr()] = self._reference(storage), copy._version, number
 
-    def _contents(self, sources: tuple[Any, ...]) -> object:
-        return [(self._number(each), each.shape, each.stride()) for each in sources]
+    def _recipe(self, kind: str, sources: tuple[Any, ...]) -> object:
+        return kind, [(self._number(each), each.shape, each.stride()) for each in sources]
 
     def _number(self, tensor: Any) -> int:
         """Return the number of a storage's content: a new one if it was changed."""

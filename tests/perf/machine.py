@@ -29,7 +29,6 @@ FIRST_CELSIUS = 71
 class Scene:
     """What a monitor is run on, and in."""
 
-    busy: bool
     devices: int
     columns: int
     rows: int
@@ -37,9 +36,8 @@ class Scene:
     """For each device."""
 
     def __str__(self) -> str:
-        load = "busy" if self.busy else "idle"
-        count = f"{self.devices} {load} device{'s' * (self.devices != 1)}"
-        return f"{count} x {self.processes} processes, {self.columns}x{self.rows}"
+        size = f"{self.columns}x{self.rows}"
+        return f"{self.devices} busy devices x {self.processes} processes, {size}"
 
 
 class Machine:
@@ -117,13 +115,7 @@ class Machine:
     def work(
         self, frame: Callable[[int], bytes] | None = None, seconds: float = 1.0
     ) -> Iterator[None]:
-        """Give the driver another state every second, or another time, if the scene is a busy one.
-
-        `frame` returns the state of each turn.
-        """
-        if not self.scene.busy:
-            yield
-            return
+        """Give the driver another state every second, or other time. `frame` returns each."""
         path, ended = Path(self.driver.environment()["FAKE_NVML"]), Event()
         self.frame(0)  # makes all
 

@@ -34,22 +34,8 @@ def compile_package() -> None:
     compileall.compile_dir(Path(gputop.__file__).parent, quiet=1)
 
 
-class Figures(NamedTuple):
-    """Of one monitor in one scene; None is what never came."""
-
-    first_screen: float | None
-    """Seconds until the first cell that is not blank."""
-    first_values: float | None
-    """Seconds until the first number of a device."""
-    after_driver: float | None
-    """Seconds from the driver's first answer, which it had to wait for, until such a number."""
-    core_percent: float
-    pss_mib: float
-    """Memory of all its processes, what they share divided among them."""
-    kilobytes_per_second: float
-    writes_per_second: float
-    keys: tuple[float, ...] = ()
-    """Milliseconds from each key to the mark that it moved."""
+Figures = dict[str, float | None]
+"""Of one monitor in one scene by the title of their column; None is what never came."""
 
 
 class Recorder(Terminal):
@@ -106,12 +92,15 @@ class Bench(NamedTuple):
     keys: int
     starts: int
 
-    def measure(self, peer: Peer, machine: Machine) -> Figures:
+    def measure(self, peer: Peer, machine: Machine) -> tuple[Figures, list[float]]:
+        """Return the figures of a monitor, and the milliseconds that each key took."""
         starts: list[tuple[float | None, float | None]] = []
-        after_driver = None
+        found: Figures = {}
         if peer.draws:
             starts = [self._start(peer, machine) for _ in range(self.starts)]
-            after_driver = self._awaited(peer, machine)
+            found["driver s"] = self._awaited(peer, machine)
+        found["screen s"] = middle(screen for screen, _ in starts)
+        found["values s"] = middle(values for _, values in starts)
         machine.rest()
         with self._open(peer, machine) as terminal:
             if peer.draws:
@@ -123,21 +112,12 @@ class Bench(NamedTuple):
                 terminal.collect(self.seconds)
                 took = time.monotonic() - began
                 processes = terminal.processes()
-                used = processor_seconds(processes) - used
-                pieces = len(terminal.pieces) - pieces
-                sent = terminal.bytes_received - sent
-                memory = sum(map(pss, processes))
-                keys = self._keys(peer, terminal) if peer.answers_keys else ()
-        return Figures(
-            first_screen=middle(screen for screen, _ in starts),
-            first_values=middle(values for _, values in starts),
-            after_driver=after_driver,
-            core_percent=100 * used / took,
-            pss_mib=memory / 2**20,
-            kilobytes_per_second=sent / took / 1000,
-            writes_per_second=pieces / took,
-            keys=tuple(keys),
-        )
+                found["core %"] = 100 * (processor_seconds(processes) - used) / took
+                found["writes/s"] = (len(terminal.pieces) - pieces) / took
+                found["kB/s"] = (terminal.bytes_received - sent) / took / 1000
+                found["PSS MiB"] = sum(map(pss, processes)) / 2**20
+                keys = self._keys(peer, terminal) if peer.answers_keys else []
+        return found, keys
 
     def _open(self, peer: Peer, machine: Machine, *, counted: bool = False) -> Recorder:
         scene, home = machine.scene, Path(tempfile.mkdtemp(dir=machine.folder))

@@ -29,7 +29,7 @@ from tests.terminal import Terminal
 
 GPUTOP = module_command("gputop")
 ROOT = Path(__file__).parents[2]
-SCENE = Scene(busy=True, devices=8, columns=160, rows=50, processes=4)
+SCENE = Scene(devices=8, columns=160, rows=50, processes=4)
 TICK_SECONDS = 0.5
 INIT_MILLISECONDS = 500
 """Until the driver answers for the first time: a real one takes as long, or longer."""
