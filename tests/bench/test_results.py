@@ -6,7 +6,6 @@ import os
 import sqlite3
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,19 +32,24 @@ def test_nobody_else_may_read_it(folder: Path) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
+WHOLE = json.dumps(asdict(RESULT)).encode()
+
+
 @pytest.mark.parametrize(
     ("document", "says"),
     [
         (b'{"device": 7}', "device"),
-        (b"[]", "Expected `object`, got `array`"),
-        (b"{", "Expecting property name"),
+        (b"[" + WHOLE + b"]", "Expected `object`, got `array`"),
+        (WHOLE[:-40], "Expecting|Unterminated|Invalid"),
         (b"", "Expecting value"),
         (b"[" * 100_000, "recursion"),
         (b"\xff", "utf-8"),
+        (WHOLE.replace(b'"tflops_mean": 0.18', b'"tflops_mean": NaN'), "number out of range"),
     ],
+    ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_a_damaged_file_is_named_and_left_as_it_is(
-    folder: Path, document: bytes, says: str
+    folder: Path, capsys: pytest.CaptureFixture[str], document: bytes, says: str
 ) -> None:
     store.append(RESULT)
     (file,) = folder.iterdir()
@@ -55,6 +59,9 @@ def test_a_damaged_file_is_named_and_left_as_it_is(
             use()
         assert f"Move {file} away" in str(caught.value)
         assert "\n" not in str(caught.value)
+    assert main(["bench", "--compare", str(file), str(file)]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cannot be compared: it is not a complete result (" in line
     assert file.read_bytes() == document
     file.unlink()
     (kept,) = store.recent()
@@ -162,28 +169,6 @@ def test_a_result_is_compared_with_what_came_before_it(folder: Path) -> None:
     assert kept.comparison is not None
     assert kept.comparison.under_percent == pytest.approx(17.55, rel=0.01)
     assert kept.comparison.runs == 4, "the one that was slower is no measure"
-
-
-GOOD = asdict(replace(RESULT, device_uuid="GPU-9", host="node-9"))
-DAMAGED: dict[str, Any] = {
-    "empty": "",
-    "cut off": json.dumps(GOOD)[:-40],
-    "several results": [GOOD, GOOD],
-    "a device without a result": {"device": "NVIDIA H100", "problem": {}, "status": 1},
-    "wrong types": {**GOOD, "seconds": "long"},
-    "not a number": json.dumps({**GOOD, "tflops_mean": float("nan")}),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGED)
-def test_a_file_without_a_whole_result_is_not_compared(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    document, file = DAMAGED[name], tmp_path / "result.json"
-    file.write_text(document if isinstance(document, str) else json.dumps(document))
-    assert main(["bench", "--compare", str(file), str(file)]) == 3
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "cannot be compared: it is not a complete result (" in line
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
