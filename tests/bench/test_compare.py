@@ -9,7 +9,7 @@ import pytest
 
 from gputop.bench.events import Comparison, Point, Result, Verdict, VerdictPart
 from gputop.bench.results.compare import comparable, last_runs, percent_limits, regression
-from gputop.bench.results.measures import score
+from gputop.bench.results.measures import measured, score
 from gputop.bench.results.outcome import outcome_of
 from gputop.bench.results.verdict import with_verdicts
 from tests.bench.kept import BASE, CONDITIONS, COPY, SWEEP, faster, soak, table, with_comparisons
@@ -56,6 +56,20 @@ def test_the_score_is_one_number() -> None:
     assert score(table("sweep", SWEEP, tflops_peak=1.1)) == 1.1
     assert score(table("copy", COPY)) == pytest.approx(math.sqrt(3.9e12 * 54e9))
     assert score(table("copy", ())) is None
+
+
+def test_what_is_compared_of_a_table() -> None:
+    def rates(kind: str, unit: str, *rows: tuple[str, float, float]) -> dict[str, float]:
+        points = (Point(name, size, {unit: rate}) for name, size, rate in rows)
+        return measured(table(kind, tuple(points)))
+
+    copies = [("a", 1.0, 9.0), ("a", 2.0, 5.0), ("b, pageable", 2.0, 7.0)]
+    assert rates("copy", "bytes_per_second", *copies) == {"a": 5.0}, "the largest size"
+    steps = [("7B", 1.0, 2.0), ("7B", 2.0, 3.0), ("70B", 1.0, 1.0)]
+    assert rates("step", "tflops", *steps) == {"7B": 3.0, "70B": 1.0}, "the fastest of each"
+    shapes = [("tried", 1.0, 9.0), ("confirmed", 1.0, 8.0)]
+    assert rates("peak", "tflops", *shapes) == {"": 8.0}
+    assert measured(BASE) == {"": 780.0}
 
 
 def before(*means: float, **changes: Any) -> list[Result]:

@@ -61,7 +61,7 @@ class Among(NamedTuple):
 
 CASES: dict[str, Result | Among] = {
     "healthy": gpu(),
-    "healthy and warm": gpu({"temperature_celsius_max": 82.0}),
+    "healthy and warm": gpu({"temperature_celsius_max": 75.0}),
     "at its power limit": gpu(
         {
             "power_limit_watts": 70.0,
@@ -138,11 +138,13 @@ CASES: dict[str, Result | Among] = {
         tuple(gpu(device_index=n, device_uuid=f"GPU-{n}") for n in range(1, 6)),
     ),
     "slower than before": gpu(comparison=Comparison(12.3, "700 TFLOP/s is 12.3 % under …", 10)),
-    "below its datasheet": gpu({"percent_of_peak": {"datasheet dense": 31.0}}),
+    "below its datasheet": gpu(
+        {"percent_of_peak": {"datasheet dense": 31.0}, "sm_clock_max_mhz": 3780.0}
+    ),
     "a stuck clock": gpu(
         {
             "percent_of_peak": {"datasheet dense": 17.0},
-            "sm_clock_mhz_mean": 345.0,
+            "sm_clock_mhz_mean": 790.0,
             "sm_clock_max_mhz": 1980.0,
         }
     ),

@@ -299,7 +299,8 @@ LIVE, AT_MOST, SHEET = (
     "datasheet dense",
 )
 LOWERED: dict[str, Any] = {"power_limit_watts": 200.0}
-UNLIKE: dict[str, Any] = {"clock_event_seconds": {"application_clocks": 59.0}}
+SET: dict[str, Any] = {"clock_event_seconds": {"application_clocks": 30.1}}
+SELDOM: dict[str, Any] = {"clock_event_seconds": {"application_clocks": 30.0}}
 HELD = "its power limit of 690 W holds it back"
 CUT = "its power limit of 200 W, lowered from 700 W, holds it back"
 OF_SHEET = "38.0 % of the dense peak in its datasheet, under 50 %"
@@ -320,7 +321,12 @@ OF_LIVE = "90.0 % of the formula at the live clock; its power limit of "
         ({SHEET: 38.0, LIVE: 90.0}, LOWERED, {}, "ok", f"{OF_LIVE}200 W, lowered from 700 W"),
         ({SHEET: 38.0, LIVE: 20.0}, LOWERED, {}, "degraded", f"20.0 % of the {LIVE}"),
         ({SHEET: 38.0}, LOWERED, {}, "not judged", CUT),
-        ({SHEET: 38.0}, UNLIKE, {}, "not judged", "application clocks are set"),
+        ({SHEET: 38.0}, SET, {}, "not judged", "application clocks are set"),
+        ({SHEET: 38.0}, SELDOM, {}, "degraded", OF_SHEET),
+        ({SHEET: 38.0, LIVE: 90.0}, {"power_limit_watts": 629.0}, {}, "ok", f"{OF_LIVE}629 W, low"),
+        ({SHEET: 38.0, LIVE: 90.0}, {"power_limit_watts": 631.0}, {}, "ok", f"{OF_LIVE}631 W hold"),
+        ({SHEET: 46.0}, UNCAPPED, {"tflops_device": 867.0}, "not judged", "the host kept it wait"),
+        ({SHEET: 46.0}, UNCAPPED, {"tflops_device": 866.0}, "degraded", "46.0 % of the dense peak"),
         ({SHEET: 38.0, LIVE: 90.0}, {}, {}, "ok", f"{OF_LIVE}700 W holds"),
         ({SHEET: 38.0}, {"power_limit_watts": 690.0}, {}, "not judged", HELD),
         ({SHEET: 38.0}, UNCAPPED, {}, "degraded", OF_SHEET),
