@@ -15,7 +15,7 @@ from gputop.bench.plan.request import Request
 from gputop.bench.results import store
 from gputop.bench.results.check_report import check_details, check_page
 from gputop.bench.results.outliers import DeviceOutcome
-from gputop.bench.results.page import Heading, Sentence
+from gputop.bench.results.page import Heading, Level, Sentence
 from gputop.bench.results.verdict import with_verdicts
 from gputop.bench.run import check_parts, worker_launch
 from gputop.bench.run.check_parts import LEVELS, CheckResult, Part, PartResult, part_requests
@@ -220,7 +220,7 @@ def test_the_page_of_a_check_on_two_gpus() -> None:
     ],
 )
 def test_the_summary_of_a_check(
-    parts: tuple[PartResult, ...], planned: int, summary: str, level: str
+    parts: tuple[PartResult, ...], planned: int, summary: str, level: Level
 ) -> None:
     first, *_ = check_page(CheckResult("quick", 0.0, {}, planned, parts))
     assert first == Sentence(summary, level)

@@ -32,16 +32,23 @@ UNCAPPED: dict[str, Any] = {"power_watts_mean": 450.0, "clock_event_seconds": {}
 """Conditions of a GPU that draws far less than its power limit."""
 
 
-def ran(*means: float, conditions: dict[str, Any] | None = None, **changes: Any) -> list[DeviceRun]:
+def ran(*means: float, conditions: dict[str, Any] | None = None) -> list[DeviceRun]:
     """Runs of like GPUs in turn with these means."""
     runs = []
     for number, mean in enumerate(means):
         target = GPUS[number]
-        names: dict[str, Any] = {"device": target.name, "device_uuid": target.uuid}
         known = replace(CONDITIONS, clock_events_known=True, **(conditions or UNCAPPED))
-        fields = {"conditions": known, "checks": 200, "dip_percent": 1.0, **names, **changes}
-        fields = {"droop_percent": 0.0, "droop_interval_percent": (-1.0, 1.0)} | fields
-        runs.append(ended(target, Done(soak(mean, **fields))))
+        result = soak(
+            mean,
+            device=target.name,
+            device_uuid=target.uuid,
+            conditions=known,
+            checks=200,
+            dip_percent=1.0,
+            droop_percent=0.0,
+            droop_interval_percent=(-1.0, 1.0),
+        )
+        runs.append(ended(target, Done(result)))
     return runs
 
 
