@@ -1,12 +1,13 @@
 """Other monitors of NVIDIA GPUs, for comparisons: what they are, where they come from, their keys.
 
-nvitop and gpustat come from PyPI, pinned, into an environment of their own. Each is started as its
-users would to see the most of it once a second.
+nvitop and gpustat come from PyPI, pinned, into an environment of their own; nvtop is used where it
+is installed. Each is started as its users would to see the most of it once a second.
 """
 
 import dataclasses
 import os
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -18,7 +19,7 @@ from tests.e2e.shipped import GPUTOP, MARK, TAB
 from tests.terminal import Terminal
 
 FROM_PYPI = {"nvitop": "1.7.2", "gpustat": "1.1.1"}
-NAMES = ("gputop", "stream", *FROM_PYPI)
+NAMES = ("gputop", "stream", *FROM_PYPI, "nvtop")
 UNMARKED = {"default", "000000"}
 """Backgrounds that mark nothing."""
 
@@ -62,6 +63,10 @@ def peers(folder: Path, names: Iterable[str] = NAMES) -> list[Peer]:
     )
     there = {"gputop": own, "stream": stream}
     there |= _from_pypi(folder, [name for name in wanted if name in FROM_PYPI])
+    nvtop = shutil.which("nvtop")
+    if nvtop is not None:
+        version = _version([nvtop, "--version"])
+        there["nvtop"] = Peer("nvtop", version, (nvtop, "--delay", "10"))
     for name in wanted:
         if name not in there:
             print(f"without {name}: it is not there", file=sys.stderr)

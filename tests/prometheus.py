@@ -6,7 +6,7 @@ import gzip
 import json
 import threading
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import lru_cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,8 +23,6 @@ NOW = 1_763_640_000.0
 
 
 class Request(NamedTuple):
-    """What was asked."""
-
     path: str
     parameters: Mapping[str, str]
     headers: Mapping[str, str]
@@ -32,13 +30,11 @@ class Request(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Which of the fleet's queries it is; "" for none."""
+        """Return the name of the fleet's query, or an empty text."""
         return NAMES.get(self.parameters.get("query", ""), "")
 
 
 class Response(NamedTuple):
-    """What is answered."""
-
     body: bytes
     status: int = 200
     headers: Mapping[str, str] = {"Content-Type": "application/json"}
@@ -61,27 +57,22 @@ def vector(
 
 
 def matrix(rows: Iterable[tuple[Mapping[str, Any], list[tuple[float, float]]]]) -> Response:
-    """An answer to a range query."""
     result = [{"metric": m, "values": [[t, str(v)] for t, v in points]} for m, points in rows]
     return answer({"status": "success", "data": {"resultType": "matrix", "result": result}})
 
 
 def answer(document: object, status: int = 200) -> Response:
-    """JSON."""
     return Response(json.dumps(document).encode(), status)
 
 
 def error(kind: str, text: str, status: int) -> Response:
-    """As Prometheus refuses."""
     return answer({"status": "error", "errorType": kind, "error": text}, status)
 
 
 EMPTY = vector(())
 
 
-@lru_cache(64)
-def _zipped(body: bytes) -> bytes:
-    return gzip.compress(body, 1)
+_zipped = lru_cache(64)(partial(gzip.compress, compresslevel=1))
 
 
 class FakePrometheus(AbstractContextManager["FakePrometheus"]):
@@ -123,7 +114,6 @@ class FakePrometheus(AbstractContextManager["FakePrometheus"]):
 
 
 def _handler(fake: FakePrometheus) -> type[BaseHTTPRequestHandler]:
-    """What answers for it."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -209,7 +199,6 @@ class Site:
         self._made: dict[tuple[object, ...], Response] = {}
 
     def __call__(self, request: Request) -> Response:
-        """The answer to any of the fleet's queries."""
         name = request.name
         if name in self.changes:
             made = self.changes[name]

@@ -1,4 +1,4 @@
-"""Runs of a stress test as they may have been: their events, and the device meanwhile."""
+"""Runs of a stress test by their events, and the device meanwhile."""
 
 from __future__ import annotations
 
@@ -31,12 +31,10 @@ class Clock:
 
 
 def gpu_sample(time: float, **changes: Any) -> Sample:
-    """One of a machine with one GPU, read at that time."""
     return dataclasses.replace(sample(1, [], time=time), devices=(readings(0, **changes),))
 
 
 def gpu_result(seconds: float, **changes: Any) -> Result:
-    """Of a run on it."""
     made = dataclasses.replace(
         RESULT,
         device="NVIDIA H100 80GB HBM3",

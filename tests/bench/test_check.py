@@ -1,10 +1,8 @@
-"""Suites: their parts, their page and their exit status."""
-
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -13,20 +11,22 @@ import pytest
 from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Failed
 from gputop.bench.plan import target_choice
-from gputop.bench.plan.request import Request, RunRefusedError
+from gputop.bench.plan.request import Request
 from gputop.bench.results import store
 from gputop.bench.results.check_report import check_details, check_page
 from gputop.bench.results.outliers import DeviceOutcome
-from gputop.bench.results.page import Heading
+from gputop.bench.results.page import Heading, Level, Sentence
+from gputop.bench.results.verdict import with_verdicts
 from gputop.bench.run import check_parts, worker_launch
 from gputop.bench.run.check_parts import LEVELS, CheckResult, Part, PartResult, part_requests
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import copies
 from gputop.commands import bench as command
-from gputop.console import COULD_NOT_RUN, USAGE
+from gputop.console import COULD_NOT_RUN
 from gputop.output.result_pages import page_text
 from tests.bench.commands import parsed
+from tests.bench.kept import COPY, soak, table
 from tests.runs import begin, gpu_result
 from tests.schemas import problem_of
 from tests.sessions import RESULT, table_result
@@ -34,8 +34,8 @@ from tests.streams import inventory, sample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+    from gputop.bench.events import Result
     from gputop.bench.run.device_run import DeviceRun
 
 GPU = target_choice.targets(inventory(1), sample(1))[0]
@@ -49,15 +49,10 @@ class Ends:
     def __init__(self) -> None:
         self.asked: list[Request] = []
         self.by_kind: dict[str, Done | Failed] = {}
-        self.torch = "2.13.0"
-        self.refused: str | None = None
         self.started_at = RESULT.started_at
 
     async def stress(self, requests: Sequence[Request], *_: object) -> list[DeviceRun]:
-        """Return the ends of the runs."""
         self.asked += requests
-        if requests[0].kind == self.refused:
-            raise RunRefusedError("There are no 8 GPUs. Ask for fewer.", USAGE)
         runs = []
         for request in requests:
             run = begin(request.target, request.seconds)[0]
@@ -83,7 +78,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Ends:
     known = Ends()
 
     async def found(*_: object, **__: object) -> InterpreterSearch:
-        return InterpreterSearch(Interpreter("python", "here", known.torch), ())
+        return InterpreterSearch(Interpreter("python", "here", "2.13.0"), ())
 
     monkeypatch.setattr(command, "_stress", known.stress)
     monkeypatch.setattr(worker_launch, "find_interpreter", found)
@@ -113,54 +108,33 @@ def test_all_parts_run_in_order_and_have_a_line_each(
     assert len(store.recent()) == len(ends.asked)
 
 
-def test_what_a_device_cannot_do_is_left_out_with_the_reason(
-    ends: Ends, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("--level", "standard") == 0
-    page = capsys.readouterr().out
-    assert "soak tf32: left out, " in page
-
-
 def test_a_part_that_is_wrong_does_not_end_the_others_and_decides_the_status(
     ends: Ends, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ends.by_kind["memory"] = Failed(FAULT, 1)
-    assert run() == 1
-    assert ends.kinds == QUICK
+    assert run("--level", "standard") == 1
     page = capsys.readouterr().out
     assert page.startswith("The GPU failed: an illegal address. See dmesg\n")
-    assert "The GPU failed: an illegal address" in page
+    assert "soak tf32: left out, " in page
 
 
+@pytest.mark.parametrize(
+    ("level", "kind", "title"),
+    [
+        ("quick", "memory", ", 2 of 5 parts ran"),
+        ("quick", "collective", ""),
+        ("standard", "memory", ""),
+    ],
+)
 def test_a_check_that_is_stopped_prints_what_was_done(
-    ends: Ends, capsys: pytest.CaptureFixture[str]
+    ends: Ends, capsys: pytest.CaptureFixture[str], level: str, kind: str, title: str
 ) -> None:
-    ends.by_kind["memory"] = Done(replace(RESULT, kind="memory", stopped="user"))
-    assert run() == 130
+    ends.by_kind[kind] = Done(replace(RESULT, kind=kind, stopped="user"))
+    assert run("--level", level) == 130
     page = capsys.readouterr().out
     assert page.startswith("Stopped before the end. No fault found until then.\n")
-    assert page.splitlines()[2].endswith(f", 2 of {len(QUICK)} parts ran")
-    assert ends.kinds == QUICK[:2]
-
-
-def test_a_part_that_does_not_apply_is_none_that_is_missing(
-    ends: Ends, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ends.by_kind["memory"] = Done(replace(RESULT, kind="memory", stopped="user"))
-    assert run("--level", "standard") == 130
-    title = capsys.readouterr().out.splitlines()[2]
-    found = re.search(r", (\d+) of (\d+) parts ran$", title)
-    assert found is not None
-    assert int(found[2]) < len(LEVELS["standard"].parts)
-
-
-def test_a_check_that_is_stopped_in_its_last_part_does_not_lack_a_part(
-    ends: Ends, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ends.by_kind[QUICK[-1]] = Done(replace(RESULT, kind=QUICK[-1], stopped="user"))
-    assert run() == 130
-    page = capsys.readouterr().out
-    assert page.startswith("Stopped before the end. No fault found until then.\n")
+    assert page.splitlines()[2].endswith(title)
+    assert ends.kinds[-1] == kind
 
 
 def test_json_and_the_page_have_every_part(
@@ -172,8 +146,7 @@ def test_json_and_the_page_have_every_part(
     assert printed.err.splitlines()[-1] == f"gputop: report: {report}"
     document = json.loads(printed.out)
     assert [part["name"] for part in document["parts"]] == QUICK
-    assert document["schema"] == 1
-    assert document["planned"] == len(QUICK)
+    assert (document["schema"], document["planned"]) == (1, len(QUICK))
     assert document["summary"].startswith("Computes correctly. Speed was not judged")
     assert problem_of("bench", document) is None
     page = report.read_text()
@@ -201,6 +174,56 @@ def test_a_device_without_a_data_type_is_named_and_the_others_run() -> None:
     assert [each.target for each in asked] == [GPU]
     assert planned.left_out.startswith(old.label)
     assert not planned.incomplete, "the data type does not exist there"
+
+
+def part(name: str, *results: Result | None, **fields: Any) -> PartResult:
+    """A part that ended with these results; without one the device was lost."""
+    judged = iter(with_verdicts([each for each in results if each is not None]))
+    members = []
+    for number, each in enumerate(results):
+        place = DeviceOutcome("", f"GPU-{number}", f"GPU {number}", GPU.name)
+        ended = {"result": next(judged)} if each else {"problem": "it was lost", "status": 1}
+        members.append(replace(place, **ended))
+    return PartResult(name, 60.0, members=tuple(members), **fields)
+
+
+FINE, COPIED = soak(780.0, device_index=0), table("copy", COPY)
+UNRUN = part("step", left_out="no room for it", incomplete=True)
+UNJUDGED = PartResult("soak", 60.0, members=(DeviceOutcome("", "", "GPU 0", GPU.name, FINE),))
+
+
+def test_the_page_of_a_check_on_two_gpus() -> None:
+    unverified = replace(FINE, kind="memory", checks=0, conditions=None)
+    parts = (
+        part("copy", COPIED, COPIED),
+        part("memory", unverified, unverified),
+        part("soak", FINE, soak(600.0, device_index=1, seconds=70.0)),
+        part("burn", None, None),
+        part("collective", table("collective", COPY), table("collective", COPY)),
+        UNRUN,
+        part("soak tf32", left_out="it has none"),
+    )
+    check = CheckResult("standard", 0.0, {}, len(parts), parts)
+    expected = Path(__file__).with_name("check.txt").read_text()
+    assert page_text(check_page(check)) + "\n" == expected
+
+
+@pytest.mark.parametrize(
+    ("parts", "planned", "summary", "level"),
+    [
+        ((part("soak", FINE, FINE),), 1, "No fault found on 2 devices.", "good"),
+        ((part("copy", COPIED),), 1, "No fault found.", "good"),
+        ((part("copy", COPIED),), 2, "Stopped before the end. No fault found until then.", "good"),
+        ((part("copy", COPIED), UNRUN), 2, "Not judged: some parts could not run, see below.", ""),
+        ((UNJUDGED,), 1, "Not judged: its results have no verdict.", "good"),
+        ((part("soak", None),), 1, "it was lost.", "fault"),
+    ],
+)
+def test_the_summary_of_a_check(
+    parts: tuple[PartResult, ...], planned: int, summary: str, level: Level
+) -> None:
+    first, *_ = check_page(CheckResult("quick", 0.0, {}, planned, parts))
+    assert first == Sentence(summary, level)
 
 
 def test_many_devices_are_counted_and_their_common_problem_is_told_once() -> None:

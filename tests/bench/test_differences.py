@@ -1,5 +1,3 @@
-"""Comparison of two results: the answer, and the facts that differ."""
-
 from __future__ import annotations
 
 import ctypes
@@ -18,7 +16,7 @@ from gputop.bench.results.differences import comparison_page
 from gputop.bench.worker.environment import cublas_version
 from gputop.cli import main
 from gputop.output.result_pages import page_text
-from tests.bench.kept import BASE, CONDITIONS, soak, table
+from tests.bench.kept import BASE, CONDITIONS, COPY, faster, soak, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,17 +25,12 @@ if TYPE_CHECKING:
 SLOWER = replace(
     BASE,
     tflops_mean=741.0,
-    tflops_mean_interval=(740.0, 742.0),
     torch_version="2.14.0",
     cublas_version="13.1.0",
     conditions=replace(CONDITIONS, power_limit_watts=650.0, sm_clock_mhz_mean=1444.0),
     verdict=Verdict((VerdictPart("throttling", "degraded", "too hot for 40 s of 60 s"),)),
 )
-BEFORE = replace(
-    BASE,
-    tflops_mean_interval=(779.0, 781.0),
-    verdict=Verdict((VerdictPart("throttling", "ok", "no slowdown"),)),
-)
+BEFORE = replace(BASE, verdict=Verdict((VerdictPart("throttling", "ok", "no slowdown"),)))
 
 
 def differences_text(before: Result, after: Result, known: Sequence[Result] = ()) -> str:
@@ -61,67 +54,75 @@ def test_all_that_differs_is_in_a_table() -> None:
         ["VERDICT", "ok", "DEGRADED"],
         ["POWER LIMIT", "700 W", "650 W"],
     ]
+    assert len(differences_text(BEFORE, BEFORE).split("\n\n")) == 2, "there is no table"
 
 
 def test_rows_are_compared_one_by_one() -> None:
-    def result(*rates: float) -> Result:
-        series = ("host to device, pinned", "device to device")
-        points = []
-        for name, rate in zip(series, rates, strict=False):
-            points.append(Point(name, 1 << 30, {"bytes_per_second": rate, "seconds": 1.0}))
-        return table("copy", tuple(points))
-
-    rows = table_of(differences_text(result(54e9, 3.9e12), result(27e9)))
+    copied = table("copy", COPY)
+    rows = table_of(differences_text(copied, replace(copied, points=faster(COPY[1:], 0.5))))
     assert ["host to device, pinned, 1.00 GiB", "54.0 GB/s", "27.0 GB/s"] in rows
     assert ["device to device, 1.00 GiB", "3900 GB/s", "–"] in rows
 
 
-def test_equal_results_have_no_table() -> None:
-    assert len(differences_text(BEFORE, BEFORE).split("\n\n")) == 2
-
-
-def on_gpu(index: int, mean: float, clock: float, celsius: float = 84.0, **fields: Any) -> Result:
+def on_gpu(index: int, mean: float, clock: float, celsius: float = 84.0) -> Result:
     known = replace(CONDITIONS, sm_clock_mhz_mean=clock, temperature_celsius_max=celsius)
-    identity: dict[str, Any] = {
-        "device_index": index,
-        "device_uuid": f"GPU-{index}",
-        "conditions": known,
-    }
-    return replace(BASE, tflops_mean=mean, **(identity | fields))
+    names: dict[str, Any] = {"device_index": index, "device_uuid": f"GPU-{index}"}
+    return soak(mean, conditions=known, **names)
 
 
-COOL_AND_FAST = on_gpu(0, 800.0, 1456.0)
+FAST = on_gpu(0, 800.0, 1456.0)
+BARE = replace(BASE, conditions=None)
+ELSEWHERE = replace(BARE, tflops_mean=900.0, host="b", device_uuid="GPU-b")
+USED = replace(BASE, tflops_mean=700.0, conditions=replace(CONDITIONS, other_load=("9 (ada: a)",)))
+SHAPES = (Point("confirmed", 8192.0, {"tflops": 800.0}, (8192,) * 3),)
+SEARCH = table("peak", SHAPES, tflops_peak=800.0)
+SLOWER_BY = (
+    "lower clock (1444 and 1515 MHz), lower power limit (650 and 700 W), both at 67°C, "
+    "another torch (2.14.0 and 2.13.0)"
+)
 ANSWERS = [
     (
-        COOL_AND_FAST,
+        FAST,
         on_gpu(5, 772.0, 1411.0),
         "GPU 5 is 4 % slower than GPU 0: lower clock (1411 and 1456 MHz), both at 84°C.",
     ),
     (
         on_gpu(5, 700.0, 1300.0, 87.0),
-        COOL_AND_FAST,
+        FAST,
         "GPU 5 is 12 % slower than GPU 0: lower clock (1300 and 1456 MHz), hotter (87 and 84°C).",
     ),
-    (COOL_AND_FAST, on_gpu(5, 798.0, 1450.0), "The same within 1 %."),
-    (COOL_AND_FAST, on_gpu(5, 784.5, 1450.0), "The same within 2 %."),
+    (
+        on_gpu(5, 700.0, 1450.0, 81.0),
+        FAST,
+        "GPU 5 is 12 % slower than GPU 0: cooler (81 and 84°C).",
+    ),
+    (FAST, on_gpu(5, 798.0, 1450.0), "The same within 1 %."),
+    (FAST, on_gpu(5, 784.5, 1450.0), "The same within 2 %."),
+    (FAST, on_gpu(5, 776.0, 1450.0), "The same within 3 %."),
     (
         BEFORE,
         SLOWER,
-        (
-            "The second run is 5 % slower than the first: lower clock (1444 and 1515 MHz), lower "
-            "power limit (650 and 700 W), both at 67°C, another torch (2.14.0 and 2.13.0)."
-        ),
+        f"The second run is 5 % slower than the first: {SLOWER_BY}.",
     ),
     (
         BASE,
-        replace(BASE, conditions=None, tflops_mean=900.0),
+        replace(BARE, tflops_mean=900.0),
         "The first run is 13 % slower than the second: another driver (580.65 and –).",
     ),
     (
-        replace(BASE, conditions=None, host="a"),
-        replace(BASE, conditions=None, tflops_mean=900.0, host="b", device_uuid="GPU-b"),
+        replace(BARE, host="a"),
+        ELSEWHERE,
         "NVIDIA H200 on a is 13 % slower than NVIDIA H200 on b: no reason is known.",
     ),
+    (BASE, USED, "The second run is 10 % slower than the first: both at 67°C, used by 9 (ada: a)."),
+    (BASE, table("copy", ()), "These are different tests: they differ in kind, size."),
+    (
+        BASE,
+        replace(BASE, dtype="", m=0),
+        "These are different tests: they differ in data type, size.",
+    ),
+    (SEARCH, replace(SEARCH, m=4096, layout="both row-major"), "The same within 1 %."),
+    (BASE, replace(BASE, tflops_mean=None), "They have no speed to compare."),
 ]
 
 
@@ -131,24 +132,13 @@ def test_the_answer_comes_first(before: Result, after: Result, said: str) -> Non
     assert (first, gap) == (said, "")
 
 
-def test_another_test_is_said_first() -> None:
-    copy = replace(BEFORE, kind="copy", dtype="", m=0, n=0, k=0)
-    first, *_ = differences_text(BEFORE, copy).splitlines()
-    assert first == "These are different tests: they differ in kind, data type, size."
-
-
-def test_a_search_finds_another_shape_each_time() -> None:
-    shapes = (Point("confirmed", 8192.0, {"tflops": 800.0}, (8192,) * 3),)
-    one = table("peak", shapes, tflops_peak=800.0)
-    other = replace(one, m=4096, layout="both row-major")
-    assert differences_text(one, other).startswith("The same within 1 %.")
-
-
-@pytest.mark.parametrize(("scatter", "said"), [(0.0, "slower"), (9.0, "The same within 3 %.")])
-def test_runs_of_the_history_show_the_scatter(scatter: float, said: str) -> None:
-    like = [soak(780.0 + scatter * n, ago=60.0 + n) for n in range(4)]
+@pytest.mark.parametrize(
+    ("count", "scatter", "said"),
+    [(4, 0.0, "slower"), (4, 9.0, "The same within 3 %."), (3, 0.0, "The same within 3 %.")],
+)
+def test_runs_of_the_history_show_the_scatter(count: int, scatter: float, said: str) -> None:
+    like = [soak(780.0 + scatter * n, ago=60.0 + n) for n in range(count)]
     assert said in differences_text(BASE, soak(763.0, ago=-60.0), like)
-    assert "The same within 3 %." in differences_text(BASE, soak(763.0, ago=-60.0))
 
 
 def test_files_and_numbers_of_the_history_are_compared(

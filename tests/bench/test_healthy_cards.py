@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from gputop.agent.device import Device
-from gputop.bench.events import Result
-from gputop.bench.plan.peaks import PEAKS
-from gputop.bench.plan.request import Request, Target
+from gputop.bench.events import Conditions, Result
+from gputop.bench.plan.peaks import PEAKS, denominators, percent_of_peak
 from gputop.bench.results.outcome import outcome_of
-from gputop.bench.results.verdict import judge, with_verdicts
-from gputop.bench.run.device_run import DeviceRun
+from gputop.bench.results.verdict import with_verdicts
 from tests.bench.chips import CHIPS, Chip
-from tests.runs import Clock, gpu_result, gpu_sample
-from tests.sessions import PLANNED
-from tests.streams import NOW, inventory
-
-SECONDS = 60
-COUNTED_EVERY = 5
-"""Seconds between two readings of the counters of clock event reasons."""
-CAP = "sw_power_cap"
+from tests.runs import gpu_result
 
 
 class Card(NamedTuple):
-    """A card in a run: its speed in TFLOP/s, mean clock, power, and what shows a power cap."""
+    """A card in a run: its speed in TFLOP/s, mean clock, power and power limit."""
 
     name: str
     dtype: str
@@ -34,22 +24,17 @@ class Card(NamedTuple):
     clock_mhz: float
     watts: float
     limit: float
-    shown_by: str = "reason and counter"
-    """What says that the power limit holds it back: `reason`, `counter`, both, or `power` alone."""
 
 
 CARDS = [
     # Published speeds under the power limit of the card, and the clocks that it has there.
     Card("T4", "float16", 24, 915, 69.6, 70),
-    Card("T4", "float16", 24, 915, 69.6, 70, "reason"),
-    Card("T4", "float16", 24, 915, 69.6, 70, "counter"),
-    Card("T4", "float16", 24, 915, 69.6, 70, "power"),
     Card("T4", "float32", 4.05, 840, 69.8, 70),
     Card("L4", "bfloat16", 53, 960, 71.7, 72),
     Card("L4", "bfloat16", 91, 1700, 71.9, 72),
     Card("L4", "float32", 10.6, 900, 71.8, 72),
-    Card("L40S", "float32", 44, 1600, 345, 350, "counter"),
-    Card("L40S", "float32", 46.7, 1700, 345, 350, "counter"),
+    Card("L40S", "float32", 44, 1600, 345, 350),
+    Card("L40S", "float32", 46.7, 1700, 345, 350),
     Card("TITAN RTX", "float16", 44.4, 1350, 279, 280),
     Card("H100 PCIe", "fp8", 726, 1120, 348, 350),
     Card("H100 PCIe", "bfloat16", 491, 1300, 345, 350),
@@ -74,65 +59,45 @@ CARDS = [
     Card("B200", "bfloat16", 1745, 1600, 990, 1000),
     Card("GB200", "bfloat16", 1822, 1700, 1190, 1200),
 ]
-TITAN_RTX = Chip("NVIDIA TITAN RTX", "7.5", 72, 2100)
-"""It is not in the table of datasheets. The clock is NVML's maximum."""
+KNOWN = CHIPS | {"TITAN RTX": Chip("NVIDIA TITAN RTX", "7.5", 72, 2100)}
+"""Also one that is not in the table of datasheets."""
 
 
-def device(card: Card) -> Device:
-    chip = TITAN_RTX if card.name == "TITAN RTX" else CHIPS[card.name]
+def judged(card: Card, *, has_reason: bool = True) -> tuple[Result, str, str]:
+    """Return the result of a minute on that card, and what its datasheet says of it."""
+    chip = KNOWN[card.name]
     ids = {peak.name: peak.pci_device_ids.split()[0] for peak in PEAKS}
-    return dataclasses.replace(
-        inventory(1).devices[0],
+    gpu = Device(
+        index=0,
+        uuid="GPU-0",
         name=chip.name,
         pci_device_id=ids.get(card.name, "1e02"),
         compute_capability=chip.capability,
         sm_count=chip.sms,
         sm_clock_max_mhz=chip.boost,
     )
-
-
-def ran(card: Card, *, capped: bool, **changes: Any) -> Result:
-    """The result of a minute on that card, with the readings that its driver delivers."""
-    gpu = device(card)
-    target = Target("cuda", gpu.uuid, 0, gpu.name, gpu.compute_capability, None)
-    clock = Clock()
-    run = DeviceRun(Request(target, card.dtype, None, float(SECONDS)), clock)
-    machine = dataclasses.replace(inventory(1), devices=(gpu,))
-    run.add_event(machine)
-    run.add_event(PLANNED)
-    for second in range(1, SECONDS + 1):
-        counted = second // COUNTED_EVERY * COUNTED_EVERY
-        is_counted = capped and "counter" in card.shown_by
-        has_reason = capped and "reason" in card.shown_by
-        seen = gpu_sample(
-            NOW + second,
-            power_watts=card.watts,
-            power_limit_watts=card.limit,
-            sm_clock_mhz=round(card.clock_mhz),
-            clock_event_reasons=(CAP,) if has_reason else (),
-            clock_event_seconds={CAP: 200.0 + counted * is_counted},
-        )
-        run.add_event(seen)
-    rates = {"tflops_mean": card.tflops, "tflops_peak": 1.02 * card.tflops}
-    shape = dict.fromkeys("mnk", 8192)
-    result = gpu_result(
-        float(SECONDS), device=gpu.name, dtype=card.dtype, **shape, **rates, **changes
+    is_capped = has_reason and card.watts > 0.9 * card.limit
+    known = Conditions(
+        power_watts_mean=card.watts,
+        late_power_watts_mean=card.watts,
+        power_limit_watts=card.limit,
+        sm_clock_mhz_mean=card.clock_mhz,
+        sm_clock_max_mhz=chip.boost,
+        pci_device_id=gpu.pci_device_id,
+        compute_capability=chip.capability,
+        clock_events_known=True,
+        clock_event_seconds={"sw_power_cap": 60.0} if is_capped else {},
+        late_power_cap_seconds=30.0 * is_capped,
+        temperature_celsius_max=60.0,
+        percent_of_peak=percent_of_peak(card.tflops, denominators(gpu, card.dtype, card.clock_mhz)),
     )
-    return run.completed(result)
-
-
-def stuck(card: Card) -> Card:
-    """The same card at a fifth of its clock, far below its power limit."""
-    clock = device(card).sm_clock_max_mhz
-    assert clock is not None
-    low = 0.2 * clock
-    tflops = card.tflops * low / card.clock_mhz
-    return card._replace(tflops=tflops, clock_mhz=low, watts=0.4 * card.limit)
-
-
-def datasheet(result: Result) -> tuple[str, str]:
-    (found,) = (part for part in judge(result, ()).parts if part.name == "datasheet")
-    return found.state, found.why
+    rates = {"tflops_mean": card.tflops, "tflops_peak": 1.02 * card.tflops}
+    names = {"device": chip.name, "dtype": card.dtype}
+    shape = dict.fromkeys("mnk", 8192)
+    (result,) = with_verdicts([gpu_result(60.0, **names, **rates, **shape, conditions=known)])
+    assert result.verdict is not None
+    (part,) = (part for part in result.verdict.parts if part.name == "datasheet")
+    return result, part.state, part.why
 
 
 cards = pytest.mark.parametrize("card", CARDS, ids=lambda c: f"{c.name} {c.dtype} {c.tflops:g}")
@@ -140,54 +105,38 @@ cards = pytest.mark.parametrize("card", CARDS, ids=lambda c: f"{c.name} {c.dtype
 
 @cards
 def test_a_healthy_card_is_not_degraded(card: Card) -> None:
-    near_limit = card.watts > 0.9 * card.limit
-    (found,) = with_verdicts([ran(card, capped=near_limit)])
-    assert datasheet(found)[0] == "ok", datasheet(found)[1]
-    assert outcome_of(found).status == 0
-    assert found.verdict is not None
-    assert found.verdict.summary.startswith("No fault found. Computes correctly, ")
+    result, state, why = judged(card)
+    assert state == "ok", why
+    assert outcome_of(result).status == 0
+    assert result.verdict is not None
+    assert result.verdict.summary.startswith("No fault found. Computes correctly, ")
 
 
 @cards
-def test_the_same_card_stuck_at_a_low_clock_is_degraded(card: Card) -> None:
-    (found,) = with_verdicts([ran(stuck(card), capped=False)])
-    assert datasheet(found)[0] == "degraded"
-    assert outcome_of(found).status == 4
-    assert found.verdict is not None
-    assert "Too slow: its clock stays at " in found.verdict.summary
-
-
-def test_a_card_at_its_power_limit_that_is_slow_for_its_clock_is_degraded() -> None:
-    slow = Card("T4", "float16", 12, 915, 69.6, 70)
-    state, why = datasheet(ran(slow, capped=True))
+def test_the_same_card_stuck_at_a_fifth_of_its_clock_is_degraded(card: Card) -> None:
+    low = 0.2 * KNOWN[card.name].boost
+    tflops = card.tflops * low / card.clock_mhz
+    stuck = card._replace(tflops=tflops, clock_mhz=low, watts=0.4 * card.limit)
+    result, state, _ = judged(stuck)
     assert state == "degraded"
-    assert why == (
+    assert outcome_of(result).status == 4
+    assert result.verdict is not None
+    assert "Too slow: its clock stays at " in result.verdict.summary
+
+
+def test_the_power_alone_shows_that_the_limit_holds_a_card_back() -> None:
+    card = Card("T4", "float16", 24, 915, 69.6, 70)
+    assert judged(card, has_reason=False)[1] == "ok"
+    assert judged(card._replace(watts=67.0), has_reason=False)[1] == "degraded", "at 96 %"
+    why = (
         "32.0 % of the formula at the live clock, under 50 %; its power limit of 70 W holds it back"
     )
-
-
-@pytest.mark.parametrize("shown_by", ["reason", "counter", "power"])
-def test_a_droop_is_explained_by_whatever_shows_the_power_cap(shown_by: str) -> None:
-    card = Card("L40S", "float32", 46.7, 1700, 341, 350, shown_by)
-    drooped: dict[str, Any] = {"droop_percent": 20.0, "droop_interval_percent": (19.0, 21.0)}
-    (found,) = (p for p in judge(ran(card, capped=True, **drooped), ()).parts if p.name == "droop")
-    assert found.state == "ok"
-    said = {
-        "reason": "by power cap for 60 s of 60 s",
-        "counter": "by power cap for 60 s of 60 s",
-        "power": "by its power limit, at 341 of 350 W",
-    }
-    assert found.why == f"20.0 % below the burst, {said[shown_by]}"
-    cool = card._replace(watts=330.0, shown_by="power")
-    (found,) = (p for p in judge(ran(cool, capped=True, **drooped), ()).parts if p.name == "droop")
-    assert found.state == "degraded", "at 94 % of its limit"
+    assert judged(card._replace(tflops=12))[1:] == ("degraded", why)
 
 
 @pytest.mark.parametrize("name", ["B200", "GB200", "RTX 5090"])
 def test_int8_is_not_judged_where_torch_has_only_older_kernels(name: str) -> None:
     card = Card(name, "int8", 90, 1900, 300, 1000)
-    assert datasheet(ran(card, capped=False)) == (
-        "not judged",
-        "torch uses int8 kernels of older GPUs on this one",
-    )
-    assert datasheet(ran(card._replace(name="H100 SXM"), capped=False))[0] == "degraded"
+    why = "torch uses int8 kernels of older GPUs on this one"
+    assert judged(card)[1:] == ("not judged", why)
+    assert judged(card._replace(name="H100 SXM"))[1] == "degraded"

@@ -1,17 +1,14 @@
-"""`gputop bench --history`: what is listed, in which form, and what is refused."""
-
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import time
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Conditions
+from gputop.bench.events import Comparison, Conditions, Point
 from gputop.bench.results import columns, store
 from gputop.bench.results.columns import COLUMNS, DEVICE
 from gputop.commands import bench as command
@@ -59,105 +56,118 @@ def test_json_has_the_documents(kept: list[Result], capsys: pytest.CaptureFixtur
     assert run("--json") == 0
     documents = json.loads(capsys.readouterr().out)
     assert documents == json.loads(json.dumps([asdict(each) for each in kept]))
-    assert [each["comparison"]["under_percent"] for each in documents] == [
-        pytest.approx(100 * -80 / 700),
-        *[None] * 4,
-    ]
+    under = [each["comparison"]["under_percent"] for each in documents]
+    assert under == [pytest.approx(100 * -80 / 700), *[None] * 4]
 
 
 @pytest.mark.parametrize(
-    ("device", "count"), [("cpu", 1), ("GPU-4f2a1b3c", 4), ("gpu-4F", 4), ("GPU-0", 0)]
+    ("device", "count"), [("cpu", 1), ("GPU-4f2a1b3c", 3), ("gpu-4F", 3), ("GPU-0", 0), ("2", 1)]
 )
-def test_of_one_device(
-    kept: list[Result], capsys: pytest.CaptureFixture[str], device: str, count: int
+def test_of_one_device_by_its_uuid_or_its_index_at_the_time_of_the_run(
+    capsys: pytest.CaptureFixture[str], device: str, count: int
 ) -> None:
+    for each in (*RUNS[:2], replace(RUNS[2], device_index=2), RUNS[4]):
+        store.append(each)
     assert run("--device", device, "--json") == 0
     assert len(json.loads(capsys.readouterr().out)) == count
-
-
-def test_an_index_is_that_at_the_time_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
-    for index in (2, 2, 3):
-        store.append(soak(ago=10.0 * len(store.recent()), device_index=index))
-    assert run("--device", "2", "--json") == 0
-    assert len(json.loads(capsys.readouterr().out)) == 2
-    assert run("--device", "0") == 0
-    assert capsys.readouterr().out == "No results of 0\n"
     assert run("--device", "43:00.0") == 2
     assert "Name it by one of them" in capsys.readouterr().err
 
 
-def test_without_results(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run() == 0
-    assert capsys.readouterr().out == "No results\n"
-    assert run("--device", "cpu") == 0
-    assert capsys.readouterr().out == "No results of cpu\n"
-    assert run("--json") == 0
-    assert json.loads(capsys.readouterr().out) == []
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [((), "No results\n"), (("--device", "cpu"), "No results of cpu\n"), (("--json",), "[]\n")],
+)
+def test_without_results(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    assert run(*arguments) == 0
+    assert capsys.readouterr().out == said
 
 
-def test_a_table_fits_into_its_width_and_wider_is_more() -> None:
-    titles = {column.title for column in COLUMNS}
-    heads = []
-    for width in range(40, 300, 7):
-        head, *lines = result_list(RUNS, width).splitlines()
+FROM_WIDTH = {"WHEN": 45, "TYPE": 55, "SIZE": 61, "PEAK": 68, "OF PEAK": 77, "TIME": 83}
+FROM_WIDTH |= {"POWER": 90, "CLOCK": 100, "HEAT": 106, "TORCH": 114, "DRIVER": 122, "BEST ROW": 151}
+
+
+@pytest.mark.parametrize(("title", "width"), FROM_WIDTH.items())
+def test_a_table_fits_into_its_width_and_wider_is_more(title: str, width: int) -> None:
+    for columns_wide, is_shown in ((width - 1, False), (width, True)):
+        head, *lines = result_list(RUNS, columns_wide).splitlines()
+        assert (title in re.split(" {2,}", head.strip())) == is_shown
         assert len(lines) == len(RUNS)
-        assert max(map(len, [head, *lines])) <= width
-        heads.append(titles.intersection(re.split(" {2,}", head)))
-    for narrow, wide in itertools.pairwise(heads):
-        assert narrow <= wide
-    assert {"DEVICE", "TFLOP/s", "VERDICT"} <= heads[0]
+        assert max(map(len, [head, *lines])) <= columns_wide
+    assert {"DEVICE", "KIND", "TFLOP/s", "VERDICT"} <= set(re.split(" {2,}", head.strip()))
     assert "POWER" not in result_list(RUNS[4:]).splitlines()[0], "nothing is known of it"
 
 
-def text(title: str, result: Result, among: list[Result] | None = None) -> str:
-    (result,) = with_comparisons([result], among or [])
-    return next(column for column in COLUMNS if column.title == title).text(result)
+def texts(result: Result) -> dict[str, str]:
+    return {column.title: column.text(result) for column in COLUMNS}
 
 
-def test_the_percentage_says_that_the_peak_is_by_formula_and_the_size_is_short() -> None:
-    assert text("OF PEAK", BASE) == "78.1 %"
-    formula = Conditions(percent_of_peak={"formula at the live clock": 101.2})
-    assert text("OF PEAK", replace(BASE, conditions=formula)) == "~101.2 %"
-    assert text("OF PEAK", RESULT) == "–"
-    assert text("SIZE", BASE) == "8192"
-    assert text("SIZE", replace(BASE, m=1, n=2, k=3)) == "1×2×3"
-    assert text("SIZE", replace(BASE, m=0, n=0, k=0)) == "–"
+FORMULA = Conditions(percent_of_peak={"formula at the live clock": 101.2})
+SEARCH = table("peak", (Point("confirmed", 8, {"tflops": 9.0}),), tflops_mean=3.0, tflops_peak=9.0)
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("result", "title", "text"),
     [
-        ({}, "ok"),
-        ({"stopped": "user"}, "stopped"),
-        ({"stopped": "limit"}, "too hot"),
-        ({"stopped": "a word of later\n"}, "a word of later␊"),
-        ({"wrong_elements": 1, "stopped": "limit"}, "FAULTY"),
+        (BASE, "OF PEAK", "78.1 %"),
+        (replace(BASE, conditions=FORMULA), "OF PEAK", "~101.2 %"),
+        (RESULT, "OF PEAK", "–"),
+        (BASE, "SIZE", "8192"),
+        (replace(BASE, m=1, n=2, k=3), "SIZE", "1×2×3"),
+        (RUNS[3], "SIZE", "–"),
+        (BASE, "TFLOP/s", "780"),
+        (SEARCH, "TFLOP/s", "9.00"),
+        (RUNS[3], "BEST ROW", "device to device: 3900 GB/s"),
+        (BASE, "POWER", "690 W"),
+        (BASE, "CLOCK", "1515 MHz"),
+        (BASE, "HEAT", "67°C"),
+        (BASE, "VERDICT", "ok"),
+        (replace(BASE, stopped="user"), "VERDICT", "stopped"),
+        (replace(BASE, stopped="limit"), "VERDICT", "too hot"),
+        (replace(BASE, stopped="a word of later\n"), "VERDICT", "a word of later␊"),
+        (replace(BASE, stopped="limit", wrong_elements=1), "VERDICT", "FAULTY"),
     ],
 )
-def test_the_verdict(changes: dict[str, object], says: str) -> None:
-    assert text("VERDICT", replace(BASE, **changes)) == says  # type: ignore[arg-type]
+def test_a_cell(result: Result, title: str, text: str) -> None:
+    assert texts(result)[title] == text
 
 
 def test_a_date_has_its_year_where_it_is_long_ago() -> None:
-    assert columns.when(BASE) == time.strftime("%d %b %Y", time.localtime(BASE.started_at))
-    now = replace(BASE, started_at=time.time() - 60)
-    assert columns.when(now) == time.strftime("%d %b %H:%M", time.localtime(now.started_at))
+    for days, form in ((299, "%d %b %H:%M"), (301, "%d %b %Y")):
+        at = replace(BASE, started_at=time.time() - 86_400 * days)
+        assert columns.when(at) == time.strftime(form, time.localtime(at.started_at))
 
 
-def test_what_is_slower_says_by_how_much_before_how_it_ended() -> None:
+@pytest.mark.parametrize(
+    ("mean", "changes", "verdict", "usual"),
+    [
+        (700.0, {"stopped": "limit"}, "10 % under", "89.7 %"),
+        (700.0, {"wrong_elements": 1}, "FAULTY", "–"),
+        (760.0, {}, "ok", "97.4 %"),
+        (780.1, {}, "ok", "100.0 %"),
+        (780.0, {"device_uuid": "GPU-other"}, "ok", "–"),
+    ],
+)
+def test_what_is_slower_says_by_how_much_before_how_it_ended(
+    mean: float, changes: dict[str, Any], verdict: str, usual: str
+) -> None:
     earlier = [*(soak(780.0, ago=60.0 + n) for n in range(4)), RUNS[4]]
-    assert text("VERDICT", soak(700.0, stopped="limit"), earlier) == "10 % under"
-    assert text("VERDICT", soak(760.0), earlier) == "ok"
-    assert text("OF USUAL", soak(750.0), earlier) == "96.2 %"
-    assert text("OF USUAL", soak(780.0), earlier) == "100.0 %"
-    assert text("OF USUAL", soak(780.1), earlier) == "100.0 %"
-    assert text("OF USUAL", RUNS[4], earlier) == "–"
+    (result,) = with_comparisons([soak(mean, **changes)], earlier)
+    found = texts(result)
+    assert (found["VERDICT"], found["OF USUAL"]) == (verdict, usual)
 
 
-def test_a_verdict_that_was_given_stays_whatever_else_is_kept_later(
+def test_the_slowest_row_of_a_table_is_its_verdict() -> None:
+    slower = "a: 1 GB/s is 4.0 % under the 2; b: 3 GB/s is 50.0 % under the 6 that is usual"
+    result = replace(RUNS[3], comparison=Comparison(20.0, slower, 4))
+    assert texts(result)["VERDICT"] == "50 % under"
+
+
+def test_a_verdict_that_was_given_stays_also_if_an_earlier_run_comes_in_later(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Also where an earlier run comes in later, from a clock that was set back."""
     for n in range(4):
         store.append(soak(780.0, ago=60.0 + n))
     (judged,) = store.judged([soak(700.0)])
@@ -171,9 +181,8 @@ def test_a_verdict_that_was_given_stays_whatever_else_is_kept_later(
 
 
 def test_names_of_others_are_inert() -> None:
-    odd = replace(
-        BASE, device="\x1b[2J", dtype="\n", torch_version="\r", kind="\x07", stopped="\x00"
-    )
+    names = {"dtype": "\n", "torch_version": "\r", "kind": "\x07", "stopped": "\x00"}
+    odd = replace(BASE, device="\x1b[2J", **names)  # type: ignore[arg-type]
     assert all(line.isprintable() for line in result_list([odd]).splitlines())
     assert DEVICE.text(odd) == "␛[2J"
 
@@ -185,7 +194,6 @@ def test_to_forget_one_leaves_all_others(kept: list[Result]) -> None:
     store.forget(kept[1])
     assert store.curves_of(kept[1]) is None
     assert store.recent() == [kept[0], *kept[2:]]
-    other = replace(kept[0], device_uuid="GPU-other")
-    store.append(other)
+    store.append(replace(kept[0], device_uuid="GPU-other"))
     store.forget(kept[0])
     assert store.recent()[0].device_uuid == "GPU-other"

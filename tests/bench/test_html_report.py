@@ -1,10 +1,9 @@
-"""The page of a run: whole by itself, with what was measured in it, and inert."""
-
 from __future__ import annotations
 
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -13,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Comparison, Point, Progress, Verdict, VerdictPart
-from gputop.bench.results import svg_charts
 from gputop.bench.results.html_report import html_page
-from gputop.bench.results.page import Chart
-from gputop.bench.results.svg_charts import chart_figure
+from gputop.bench.results.page import Chart, Strip
+from gputop.bench.results.svg_charts import SvgAxis, chart_figure, strip_figure, x_axis, y_axis
 from gputop.bench.results.tables import table as table_of
 from gputop.bench.run.series import RunCurves
 from tests.bench.kept import BASE, COPY, SWEEP, table
@@ -65,10 +63,10 @@ class Page(HTMLParser):
 def test_a_soak_has_figures_charts_conditions_and_method() -> None:
     made = Page(html_page(BASE, COURSE))
     for part in (
-        "NVIDIA H200", "soak, bfloat16, 8192", "780 TFLOP/s", "812 TFLOP/s", "(datasheet dense)",
-        "Power", "690 W on average", "Held back", "power cap 52.0 s", "by hand", "torch 2.13.0",
-        "GPU-4f2a1b3c", "A row-major, B column-major",
-    ):  # fmt: skip
+        *("NVIDIA H200", "soak, bfloat16, 8192", "780 TFLOP/s", "812 TFLOP/s", "(datasheet dense)"),
+        *("Power", "690 W on average", "Held back", "power cap 52.0 s", "by hand", "torch 2.13.0"),
+        *("GPU-4f2a1b3c", "A row-major, B column-major"),
+    ):
         assert part in made.text, part
     assert made.count("svg") == 3  # throughput, power, and the strip; nothing for what is empty
     assert made.count("polyline") == 2
@@ -100,26 +98,21 @@ def test_text_of_others_is_no_markup() -> None:
     assert "\x1b" not in text
 
 
-def memory(state: str, summary: str = "Its memory is like this.") -> Verdict:
-    return Verdict((VerdictPart("memory", state, "ECC"),), summary)
-
-
 @pytest.mark.parametrize(
-    ("changes", "level"),
+    ("state", "stopped", "level"),
     [
-        ({"verdict": memory("faulty")}, "fault"),
-        ({"verdict": memory("degraded")}, "warn"),
-        ({"verdict": memory("not judged")}, ""),
-        ({"verdict": memory("ok")}, "good"),
-        ({"verdict": memory("ok"), "stopped": "limit"}, "warn"),
+        ("faulty", "time", "fault"),
+        ("degraded", "time", "warn"),
+        ("not judged", "time", ""),
+        ("ok", "time", "good"),
+        ("ok", "limit", "warn"),
     ],
 )
-def test_the_verdict_comes_first(changes: dict[str, Any], level: str) -> None:
-    made = Page(html_page(replace(BASE, **changes), COURSE))
-    first, *_ = [
-        a["class"] for _, a in made.elements if (a.get("class") or "").startswith("verdict")
-    ]
-    assert first == f"verdict {level}"
+def test_the_verdict_comes_first(state: str, stopped: str, level: str) -> None:
+    verdict = Verdict((VerdictPart("memory", state, "ECC"),), "Its memory is like this.")
+    made = Page(html_page(replace(BASE, verdict=verdict, stopped=stopped), COURSE))
+    classes = [a.get("class") or "" for _, a in made.elements]
+    assert next(each for each in classes if "verdict" in each) == f"verdict {level}"
     before, _, after = made.text.partition("Its memory is like this.")
     assert "mean" not in before.lower()
     assert after.startswith("\nNVIDIA H200, soak, bfloat16, 8192\n")
@@ -127,10 +120,8 @@ def test_the_verdict_comes_first(changes: dict[str, Any], level: str) -> None:
 
 def test_a_table_has_a_chart_and_the_rows_of_the_text() -> None:
     points = (*SWEEP, *(replace(point, series="int8") for point in SWEEP))
-    result = table("sweep", points, tflops_peak=1.1)
-    made = Page(html_page(result, RunCurves()))
-    assert made.count("svg") == 1
-    assert made.count("polyline") == 2
+    made = Page(html_page(table("sweep", points, tflops_peak=1.1), RunCurves()))
+    assert (made.count("svg"), made.count("polyline")) == (1, 2)
     for line in table_of("sweep", points).lines:
         assert "".join(line) in made.text
     copied = Page(html_page(table("copy", COPY), RunCurves()))
@@ -139,9 +130,8 @@ def test_a_table_has_a_chart_and_the_rows_of_the_text() -> None:
 
 
 def test_a_cpu_has_a_clock_and_no_sm() -> None:
-    course = RunCurves(
-        (Progress(1.0, 1.0, 9, 0.0312),), {"sm_clock_mhz": [(0.5, 2600.0), (1.0, 2600.0)]}
-    )
+    clock = {"sm_clock_mhz": [(0.5, 2600.0), (1.0, 2600.0)]}
+    course = RunCurves((Progress(1.0, 1.0, 9, 0.0312),), clock)
     text = Page(html_page(replace(RESULT, tflops_mean=0.0312), course)).text
     assert "31.2 GFLOP/s over 5.0 s" in text
     assert "SM clock" not in text
@@ -151,12 +141,17 @@ def test_a_cpu_has_a_clock_and_no_sm() -> None:
     assert "Conditions" not in bare.text
 
 
-def points_of(chart: str) -> list[list[tuple[float, float]]]:
-    pairs = [
-        [pair.partition(",") for pair in line.split()]
-        for line in re.findall(r'points="([^"]*)"', chart)
+def test_a_chart_and_a_strip_are_drawn_as_before() -> None:
+    lines = {"float32": [(64.0, 0.5), (1024.0, 12.0), (4096.0, 40.0)], "int8": [(64.0, 90.0)]}
+    strip = Strip({"sw_power_cap": [(2.0, 9.0), (59.99, 70.0)], "sw_thermal": []}, 60.0)
+    dotless = {"power_watts": [(float(n), 600.0) for n in range(81)]}
+    figures = [
+        chart_figure(Chart("tflops", lines, "N")),
+        strip_figure(strip),
+        chart_figure(Chart("power_watts", dotless, "seconds", small=True)),
     ]
-    return [[(float(across), float(down)) for across, _, down in line] for line in pairs]
+    drawn = re.sub("(?=<(?:path|rect|polyline|figure>))", "\n", "".join(figures)) + "\n"
+    assert drawn == Path(__file__).with_name("charts.txt").read_text()
 
 
 numbers = st.floats(0, 1e15, allow_nan=False)
@@ -171,26 +166,34 @@ def test_whatever_is_drawn_is_inside_and_well_formed(
 ) -> None:
     drawn = chart_figure(Chart("<y>", {"<a>": sorted(line), "b": []}, axis))
     ET.fromstring(drawn.replace("&#9644;", ""))  # noqa: S314 - it is of our own making
-    for points in points_of(drawn):
-        for across, down in points:
-            assert svg_charts.LEFT - 0.1 <= across <= svg_charts.WIDTH - svg_charts.RIGHT + 0.1
-            assert 0 <= down <= 260
+    for points in re.findall(r'points="([^"]*)"', drawn):
+        for pair in points.split():
+            across, _, down = pair.partition(",")
+            assert 64 - 0.1 <= float(across) <= 744 + 0.1
+            assert 0 <= float(down) <= 260
 
 
 @pytest.mark.parametrize(
     ("axis", "ticks"),
     [
-        (svg_charts.SvgAxis(1.0, 16.0, 2), [1.0, 2.0, 4.0, 8.0, 16.0]),
-        (svg_charts.SvgAxis(1.0, 2.0**16, 2), [4.0**n for n in range(9)]),
-        (svg_charts.SvgAxis(0.0, 6.0), [0, 1, 2, 3, 4, 5, 6]),
-        (svg_charts.SvgAxis(0.0, 60.5), [0, 20, 40, 60]),
-        (svg_charts.SvgAxis(0.0, 148.0), [0, 25, 50, 75, 100, 125]),
-        (svg_charts.SvgAxis(0.0, 840.0), [0, 200, 400, 600, 800]),
-        (svg_charts.SvgAxis(0.0, 0.04), [0, 0.01, 0.02, 0.03, 0.04]),
-        (svg_charts.SvgAxis(3.0, 3.0), [3.0]),
+        (SvgAxis(1.0, 16.0, 2), [1.0, 2.0, 4.0, 8.0, 16.0]),
+        (SvgAxis(1.0, 2.0**16, 2), [4.0**n for n in range(9)]),
+        (SvgAxis(0.0, 6.0), [0, 1, 2, 3, 4, 5, 6]),
+        (SvgAxis(0.0, 60.5), [0, 20, 40, 60]),
+        (SvgAxis(0.0, 148.0), [0, 25, 50, 75, 100, 125]),
+        (SvgAxis(0.0, 840.0), [0, 200, 400, 600, 800]),
+        (SvgAxis(0.0, 0.04), [0, 0.01, 0.02, 0.03, 0.04]),
+        (SvgAxis(3.0, 3.0), [3.0]),
     ],
 )
-def test_ticks_are_at_most_nine_round_numbers_or_powers(
-    axis: svg_charts.SvgAxis, ticks: list[float]
-) -> None:
+def test_ticks_are_at_most_nine_round_numbers_or_powers(axis: SvgAxis, ticks: list[float]) -> None:
     assert axis.ticks() == ticks
+
+
+def test_an_axis_is_logarithmic_if_the_values_are_far_apart() -> None:
+    assert x_axis([64, 1023], is_time=False) == SvgAxis(0, 1023)
+    assert x_axis([64, 1024], is_time=False) == SvgAxis(64, 1024, 2)
+    assert x_axis([1, 1024], is_time=True) == SvgAxis(0, 1024)
+    assert y_axis([3, 500]) == SvgAxis(0, 530)
+    assert y_axis([3, 899]).base is None
+    assert y_axis([3, 900]) == SvgAxis(1, 1000, 10)

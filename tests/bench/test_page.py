@@ -1,21 +1,19 @@
-"""Pages of results: the tables of each kind, figures, conditions, and several devices."""
-
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gputop.bench.events import Conditions, Point, Result
+from gputop.bench.events import Comparison, Conditions, Point, Result
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, DATASHEET
 from gputop.bench.results.measures import best_row, best_row_text
-from gputop.bench.results.page import Sentence, condition_facts, figure_facts, result_page
+from gputop.bench.results.page import condition_facts, figure_facts, result_page
 from gputop.bench.results.tables import table as table_of
 from gputop.bench.results.verdict import with_verdicts
 from gputop.output.result_pages import page_text
 from tests.bench.kept import BASE, table
-from tests.bench.pages import result_text
 from tests.bench.workers import RESULT
 
 
@@ -52,48 +50,22 @@ COLLECTIVE = (
     Point("all-reduce", 1 << 12, REDUCED),
 )
 
-TABLES: dict[str, tuple[Any, ...]] = {
-    "sweep": (
-        SWEEP,
-        ["N", "float64, TFLOP/s", "float32, TFLOP/s", "float64, time", "float32, time"],
-        ["1", "2.00G", "3.00G", "1.05 µs", "1 µs"],
-        ["1024", "–", "0.200", "–", "10.7 ms"],
-    ),
-    "peak": (
-        PEAK,
-        ["shape", "TFLOP/s", "time"],
-        ["B column-major, confirmed, 640×512×512", "3.90", "10 µs"],
-        ["B column-major, zeros, 640×512×512", "9.00", "10 µs"],
-        ["B column-major, 384", "4.00", "10 µs"],
-        ["B row-major, 256", "3.00", "10 µs"],
-    ),
-    "copy": (
-        COPY,
-        ["GB/s", "1 thread", "2 threads"],
-        ["1.00 MiB", "55.0", "110"],
-        ["64.0 MiB", "23.4", "–"],
-    ),
-    "step": (
-        STEP,
-        ["training step", "TFLOP/s", "tokens/s", "of peak", "time"],
-        ["7B", "0.100", "19,188", "–", "13.3 ms"],
-        ["70B", "0.100", "19,188", "45.2 %", "13.3 ms"],
-    ),
-    "memory": (MEMORY, ["pattern", "GB/s", "passes"], ["walking ones", "1500", "2.0"]),
-    "collective": (
-        COLLECTIVE,
-        ["operation", "bus GB/s", "mean", "p99", "wrong"],
-        ["all-reduce, 1.00 KiB", "4.00", "50 µs", "90 µs", "0"],
-        ["all-reduce, 4.00 KiB", "4.00", "50 µs", "90 µs", "0"],
-        ["all-gather, 1.00 KiB", "4.00", "50 µs", "90 µs", "0"],
-    ),
+TABLES = {
+    "sweep": SWEEP,
+    "peak": PEAK,
+    "copy": COPY,
+    "step": STEP,
+    "memory": MEMORY,
+    "collective": COLLECTIVE,
 }
 
 
-@pytest.mark.parametrize("kind", TABLES)
-def test_the_table_of_a_kind(kind: str) -> None:
-    points, *expected = TABLES[kind]
-    assert table_of(kind, points).lines == expected
+def test_the_tables_of_all_kinds() -> None:
+    text = ""
+    for kind, points in TABLES.items():
+        lines = table_of(kind, points).lines
+        text += f"{kind}\n" + "".join("  ".join(line) + "\n" for line in lines)
+    assert text == Path(__file__).with_name("tables.txt").read_text()
 
 
 def test_the_best_of_each_column_is_marked() -> None:
@@ -118,93 +90,118 @@ def test_the_scatter_is_a_column_and_marks_what_it_spoils() -> None:
     assert found.transposed().spoiled == {(1, 2), (3, 2), (5, 2)}
 
 
+def result_text(result: Result) -> str:
+    return page_text(result_page(result), details=True)
+
+
 def of(kind: str, points: tuple[Point, ...], **fields: Any) -> Result:
     return replace(RESULT, kind=kind, points=points, **fields)
 
 
-def test_the_text_begins_with_the_sentence_and_details_are_optional() -> None:
-    (judged,) = with_verdicts([BASE])
-    page = result_page(judged)
-    assert page[0] == Sentence(judged.verdict.summary if judged.verdict else "", "good")
-    short, long = page_text(page), page_text(page, details=True)
-    assert short.splitlines()[1:3] == ["", "NVIDIA H200, soak, bfloat16, 8192"]
-    for detail in ("method ", "software ", "not judged: 0 runs like it before"):
-        assert detail not in short
-        assert detail in long
-    assert short.splitlines()[-1].startswith("Verdict: ok (")
-
-
-def test_figures_have_one_format() -> None:
-    cpu = replace(
-        RESULT, tflops_mean=0.0312, tflops_peak=0.0413, tflops_mean_interval=(0.03, 0.032)
-    )
-    facts = dict(figure_facts(cpu))
-    assert facts["mean"] == "31.2 GFLOP/s over 5.0 s, ± 3.2 %"
-    assert facts["peak"] == "41.3 GFLOP/s in the best window"
-    assert facts["products"] == "420, time was up"
-    facts = dict(figure_facts(replace(BASE, iterations=25_811)))
-    assert facts["products"] == "25,811, time was up"
-
-
-def test_a_table_has_its_best_row_its_notes_and_how_it_ended() -> None:
-    text = result_text(
-        of(
-            "sweep",
-            SWEEP,
-            notes=("int8: this torch has none", "the time was up"),
-            stopped="limit",
-        )
-    )
-    assert text.count("note ") == 2
-    assert "ended by the temperature limit" in text
-    assert "best       0.200 TFLOP/s at 1024" in text
-    steps = result_text(of("step", STEP, m=0, n=0, k=0, tflops_peak=0.1))
-    assert "best       0.100 TFLOP/s at 7B" in steps
-    assert "420, 2 rows" in steps
-    assert "TFLOP/s" not in result_text(of("copy", COPY, tflops_mean=None, tflops_peak=None))
-
-
-def test_each_peak_has_a_line() -> None:
-    known = Conditions(percent_of_peak={DATASHEET: 70.78, AT_LIVE_CLOCK: 93.4})
-    ran: dict[str, Any] = {"device_uuid": "GPU-1", "dtype": "bfloat16", "tflops_mean": 700.0}
-    said = result_text(replace(RESULT, conditions=known, **ran))
-    assert "of peak    71 % of 989 TFLOP/s (datasheet dense)" in said
-    assert "of peak    93 % of 749 TFLOP/s (formula at the live clock)" in said
-    assert "no peak is known to compare with" in result_text(replace(RESULT, device_uuid="GPU-1"))
-    assert "of peak" not in result_text(RESULT)
-    known = Conditions(percent_of_peak={"datasheet memory bandwidth": 91.6})
-    copies = of("copy", COPY, tflops_mean=None, tflops_peak=None, device_uuid="GPU-1")
-    assert "of peak    92 % of datasheet memory bandwidth" in result_text(
-        replace(copies, conditions=known)
-    )
-
-
-FULL = Conditions(
-    driver_version="580.65.06",
-    pci_device_id="2330",
-    power_watts_mean=655.4,
-    power_limit_watts=700.0,
-    sm_clock_mhz_mean=1755.2,
-    sm_clock_max_mhz=1980.0,
-    temperature_celsius_max=71.0,
-    heat_limit="84°C (slowdown at 87°C)\x1b",
-    energy_joules=40_800.0,
-    tflop_per_joule=1.0294,
-    clock_event_seconds={"sw_thermal": 6.0, "sw_power_cap": 54.0, "bit_0x1\x1b": 0.5},
+FULL = replace(
+    BASE,
+    tflops_mean_interval=(774.0, 786.0),
+    tflops_sustained=760.0,
+    tflops_burst=810.0,
+    droop_percent=6.2,
+    droop_interval_percent=(5.1, 7.3),
+    time_to_steady_seconds=1.5,
+    iterations=25_811,
+    verified_products=8_000,
+    mismatches={"other bits": 2, "of later": 1},
+    notes=("\x1b[2Ja note",),
+    unset=("OMP_NUM_THREADS",),
+    cublas_version="13.1.0",
+    bound_to="CPUs 0-7",
+    cuda_version="13.0",
+    comparison=Comparison(0.4, None, 10),
+    conditions=Conditions(
+        driver_version="580.65.06",
+        pci_device_id="2330",
+        power_watts_mean=655.4,
+        power_limit_watts=700.0,
+        sm_clock_mhz_mean=1755.2,
+        sm_clock_max_mhz=1980.0,
+        temperature_celsius_max=71.0,
+        heat_limit="84°C (slowdown at 87°C)\x1b",
+        energy_joules=40_800.0,
+        tflop_per_joule=1.0294,
+        clock_event_seconds={"sw_thermal": 6.0, "sw_power_cap": 54.0, "bit_0x1\x1b": 0.5},
+        memory_errors={"ecc_corrected": (0.0, 3.0)},
+        percent_of_peak={DATASHEET: 78.1, AT_LIVE_CLOCK: 99.0},
+        other_load=("9 (ada: train)",),
+    ),
 )
 
 
+def test_the_whole_page_of_a_run() -> None:
+    expected = Path(__file__).with_name("page.txt").read_text()
+    (judged,) = with_verdicts([FULL])
+    page = result_page(judged)
+    assert page_text(page, details=True) + "\n" == expected
+    short = page_text(page)
+    assert set(short.splitlines()) < set(expected.splitlines())
+    assert "Method" not in short
+
+
+DROOPED: dict[str, Any] = {"tflops_sustained": 0.25, "droop_percent": 15.2}
+EVEN: dict[str, Any] = DROOPED | {"droop_percent": 0.0, "droop_interval_percent": (-5.0, 5.0)}
+ROWS: dict[str, Any] = {"kind": "sweep", "points": SWEEP}
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "text"),
+    [
+        ({"tflops_mean": 0.0312}, "mean", "31.2 GFLOP/s over 5.0 s"),
+        (DROOPED, "sustained", "0.250 TFLOP/s, 15.2 % below the peak"),
+        (EVEN, "sustained", "0.250 TFLOP/s, no droop beyond the noise"),
+        (DROOPED, "steady", "not within this run"),
+        ({}, "products", "420, time was up"),
+        ({"stopped": "limit"}, "products", "420, ended by the temperature limit"),
+        (ROWS, "best", "0.200 TFLOP/s at 1024"),
+        (ROWS | {"m": 0, "n": 0, "k": 0}, "best", "0.200 TFLOP/s at float32"),
+        (ROWS, "products", "420, 3 rows"),
+        ({"verified_products": 420}, "verified", "all 420 of 420 products (100.0 %), no wrong ele"),
+        ({"wrong_elements": 3}, "verified", "6 checks, 3 wrong elements"),
+    ],
+)
+def test_figures_have_one_format(changes: dict[str, Any], name: str, text: str) -> None:
+    assert dict(figure_facts(replace(RESULT, **changes)))[name].startswith(text)
+
+
+def test_a_table_has_its_notes_and_no_throughput() -> None:
+    text = result_text(of("sweep", SWEEP, notes=("int8: this torch has none", "the time was up")))
+    assert text.count("note ") == 2
+    assert "TFLOP/s" not in result_text(of("copy", COPY, tflops_mean=None, tflops_peak=None))
+
+
+@pytest.mark.parametrize(
+    ("kind", "percent", "lines"),
+    [
+        (
+            "soak",
+            {DATASHEET: 70.78, AT_LIVE_CLOCK: 93.4},
+            [
+                "71 % of 989 TFLOP/s (datasheet dense)",
+                "93 % of 749 TFLOP/s (formula at the live clock)",
+            ],
+        ),
+        ("soak", {}, ["no peak is known to compare with"]),
+        (
+            "copy",
+            {"datasheet memory bandwidth": 91.6},
+            ["92 % of datasheet memory bandwidth"],
+        ),
+    ],
+)
+def test_each_peak_has_a_line(kind: str, percent: dict[str, float], lines: list[str]) -> None:
+    known = Conditions(percent_of_peak=percent)
+    gpu = of(kind, (), conditions=known, tflops_mean=700.0, device_uuid="GPU-1", dtype="bfloat16")
+    assert [text for name, text in figure_facts(gpu) if name == "of peak"] == lines
+    assert "of peak" not in dict(figure_facts(replace(gpu, device_uuid=None)))
+
+
 def test_conditions_that_are_known() -> None:
-    assert list(condition_facts(FULL)) == [
-        ("power", "655 W on average, 94 % of the limit of 700 W"),
-        ("energy", "40.8 kJ by the device's counter, 1.03 TFLOP/J"),
-        ("clock", "1755 MHz on average, maximum 1980 MHz"),
-        ("heat", "up to 71°C"),
-        ("heat limit", "84°C (slowdown at 87°C)\x1b"),
-        ("held back", "power cap 54.0 s, software thermal slowdown 6.0 s, bit_0x1\x1b 500 ms"),
-        ("driver", "580.65.06"),
-    ]
-    assert "\x1b" not in result_text(replace(RESULT, conditions=FULL))
     assert list(condition_facts(Conditions())) == []
     assert list(condition_facts(Conditions(power_watts_mean=70.0, energy_joules=700.0))) == [
         ("power", "70 W on average"),

@@ -1,5 +1,3 @@
-"""What the runs that are tables are made of: sizes, times, the search, words, memories."""
-
 from __future__ import annotations
 
 import itertools
@@ -53,11 +51,8 @@ def recorded(**asked: Any) -> RecordedRun:
     return RecordedRun(worker_request(request(**asked)))
 
 
-Clock = tuple[rows.Rows, rows.Clock, list[int]]
-
-
 @pytest.fixture
-def timer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Clock]:
+def timer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Make rows, and a clock on which a call takes as long as is said, block after block.
 
     The time of the day goes on as much, and by `unseen` for each call that the clock does not see.
@@ -65,7 +60,7 @@ def timer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Clock]:
     now = [1000.0]
     monkeypatch.setattr(rows, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
-    def make(blocks: list[float], unseen: float = 0.0) -> Clock:
+    def make(blocks: list[float], unseen: float = 0.0) -> Any:
         made: list[int] = []
         endless = itertools.chain(blocks, itertools.repeat(blocks[-1]))
 
@@ -81,31 +76,23 @@ def timer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Clock]:
     return make
 
 
-def work(_: int) -> None:
-    """The clock knows how long it takes."""
-
-
-def test_a_row_is_the_median_of_blocks(timer: Callable[..., Clock]) -> None:
+def test_a_row_is_the_median_of_blocks(timer: Callable[..., Any]) -> None:
     table, clock, made = timer([5e-3, 9e-5, 9e-5, 1e-4, 9e-3, 1e-4, 1e-4])
-    timed = table.time(work, clock, 5e-3)
-    assert timed is not None
+    timed = table.time(lambda _: None, clock, 5e-3)
     assert timed.seconds == pytest.approx(1e-4)
     assert made[: rows.WARM_UP] == [1] * rows.WARM_UP
     assert made[rows.WARM_UP] == int(rows.BLOCK_SECONDS / 9e-5)
     assert sum(made[rows.WARM_UP :]) == table.table.iterations
-    assert (
-        rows.LEAST_SECONDS <= table.table.seconds <= rows.ROW_SECONDS + 2 * rows.BLOCK_SECONDS + 2
-    )
+    most = rows.ROW_SECONDS + 2 * rows.BLOCK_SECONDS + 2
+    assert rows.LEAST_SECONDS <= table.table.seconds <= most
 
 
 def test_a_row_takes_its_share_of_the_time_that_the_clock_does_not_see(
-    timer: Callable[..., Clock],
+    timer: Callable[..., Any],
 ) -> None:
-    """As for launches, which return long before the products have ended."""
-    table, clock, made = timer([5e-6], unseen=1.55e-3)
+    table, clock, made = timer([5e-6], unseen=1.55e-3)  # launches return before products end
     began = table.left
-    timed = table.time(work, clock, 1.55e-3, most=500)
-    assert timed is not None
+    timed = table.time(lambda _: None, clock, 1.55e-3, most=500)
     assert timed.seconds == pytest.approx(5e-6)
     assert began - table.left < 2 * rows.LEAST_SECONDS
     assert max(made) * 1.55e-3 < 2 * rows.BLOCK_SECONDS

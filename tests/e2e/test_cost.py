@@ -10,7 +10,7 @@ from tests.perf.machine import Machine, Scene
 
 pytestmark = pytest.mark.driver
 
-BUSY = Scene(busy=True, devices=8, columns=160, rows=50)
+BUSY = Scene(devices=8, columns=160, rows=50)
 STATES = 6
 BYTES_OF_A_TICK = 1_600
 """Of eight devices whose every number moves: a third more than it is."""

@@ -10,10 +10,9 @@ The GPU itself comes from NVML, so the command also needs `tests.driver`, the fa
 field of `settings.Settings` is an environment variable with the prefix FAKE_CUDA_. Variables of
 type `str` are plain text, all others are JSON.
 
-Results are real. A product is computed on the CPU, once for the same operands, and launching it
-again only takes simulated time. So a large product takes long the first time: prefer `--size 2048`
-or smaller. Kernels run in the order of their launch, in streams, one after the other on a device.
-In the real interpreter `step` runs the blocks for CPUs, and `torch.compile` compiles nothing.
+Results are real. A product is computed on the CPU, once for the same operands: prefer `--size 2048`
+or smaller. Launching it again only takes simulated time, in the order of streams. In the real
+interpreter `step` runs the blocks for CPUs, and `torch.compile` compiles nothing.
 
 A fault is one of `settings.Fault`, as in
 
@@ -23,7 +22,6 @@ Points where a fault can happen (`at`), and the attributes that select one:
 
 | point | reached by | attributes |
 |---|---|---|
-| `init` | `torch.cuda.init` | |
 | `context` | the first call that needs a context on a device | `device` |
 | `product` | the launch of a product | `kind` (as in `Settings.rates`), `size` (m) |
 | `allocate` | a tensor made on a device | `device` |
@@ -33,10 +31,6 @@ Points where a fault can happen (`at`), and the attributes that select one:
 | `peer copy` | the driver's `cuMemcpyAsync`, which returns status 700 | |
 | `library` | `preferred_blas_library(name)` | `kind` (`cublas`, `cublaslt`) |
 | `collective` | `init_process_group` | |
-
-Modules: `settings` (settings and faults), `timeline` (devices, streams, events), `memory`
-(places of tensors, free memory), `products` (matrix products), `driver` (libcuda), `install`
-(patches torch).
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 LIBRARY = "libcuda.so.1"
 LAUNCH_SECONDS = 2e-6
+PEER_LINK = 3e11
+"""Bytes per second."""
 ILLEGAL_ADDRESS, INVALID_HANDLE = 700, 400
 MESSAGES = {
     ILLEGAL_ADDRESS: b"an illegal memory access was encountered",
@@ -35,8 +37,7 @@ class CopyFunction:
             return ILLEGAL_ADDRESS
         if fault == "hang":
             machine.fail(fault, "peer copy", stream.device)
-        seconds = LAUNCH_SECONDS + size / (1e9 * machine.settings.link_gbs)
-        machine.launch(seconds, stream, "link")
+        machine.launch(LAUNCH_SECONDS + size / PEER_LINK, stream, "link")
         with machine.lock:
             machine.copies[to, source, size] = lambda: _move(to, source, size)
         return 0
@@ -47,8 +48,6 @@ def _move(to: int, source: int, size: int) -> None:
 
 
 class Driver:
-    """The library as `ctypes.CDLL` returns it."""
-
     def __init__(self, machine: Machine) -> None:
         self.cuMemcpyAsync = CopyFunction(machine)
 
@@ -59,7 +58,6 @@ class Driver:
 
 
 def install(machine: Machine) -> None:
-    """Let `ctypes.CDLL` find the library."""
     real, driver = ctypes.CDLL, Driver(machine)
 
     def load(name: Any, *arguments: Any, **options: Any) -> Any:

@@ -22,10 +22,9 @@ LIKE = ("empty_like", "zeros_like", "ones_like", "full_like", "randn_like")
 READERS = ("item", "tolist", "__int__", "__float__", "__bool__")
 """Methods that bring a value to the host, for which they wait."""
 SLEEP_HERTZ = 1.98e9
-"""Clock of the cycles of `torch.cuda._sleep`."""
 FLIPPED_WORD, FLIPPED_BIT = 5, 3
-PAGEABLE_SHARE = 0.25
-"""Share of the link's bandwidth that pageable memory reaches."""
+DEVICE, HOST_LINK, PAGEABLE = 3e12, 5e10, 1.25e10
+"""Bytes per second of the device's memory, and of pinned and pageable host memory."""
 
 
 def install() -> None:
@@ -81,7 +80,6 @@ def _method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_cuda(argument: object) -> bool:
-    """Return True for `cuda:0` and for a `torch.device` of that name."""
     is_name = isinstance(argument, str) or type(argument).__name__ == "device"
     return is_name and str(argument).startswith("cuda")
 
@@ -138,8 +136,6 @@ def _reader(machine: Machine, memory: Memory, read: Callable[..., Any]) -> Calla
 
 
 class Moves:
-    """Copies within a memory, and from one to another."""
-
     def __init__(self, machine: Machine, memory: Memory, results: Results) -> None:
         self._machine, self._memory, self._results = machine, memory, results
         tensor = machine.torch.Tensor
@@ -147,19 +143,16 @@ class Moves:
         self._equal = machine.torch.equal
 
     def equal(self, one: Any, other: Any) -> Any:
-        """As `torch.equal`, which waits for the device."""
         self._machine.synchronize()
         return self._equal(one, other)
 
     def clone(self, source: Any, **options: Any) -> Any:
-        """As `Tensor.clone`."""
         made = self._memory.put(self._clone(source, **options), self._memory.place(source))
         if made.stride() == source.stride():
             self._results.note_same(made, source)
         return made
 
     def to(self, source: Any, *arguments: Any, **options: Any) -> Any:
-        """As `Tensor.to`."""
         named = [each for each in (*arguments, *options.values()) if _is_cuda(each)]
         left = [each for each in arguments if not _is_cuda(each)]
         options = {name: each for name, each in options.items() if not _is_cuda(each)}
@@ -174,16 +167,13 @@ class Moves:
     def cuda(self, source: Any, device: Any = None, **_: Any) -> Any:
         """As `Tensor.cuda`, of pageable memory."""
         number = number_of(device, self._machine.current_device)
-        rate = 1e9 * self._machine.settings.host_gbs * PAGEABLE_SHARE
-        self._machine.launch(source.nbytes / rate, engine="link")
+        self._machine.launch(source.nbytes / PAGEABLE, engine="link")
         return self._memory.put(self._clone(source), f"cuda:{number}")
 
     def pin_memory(self, source: Any) -> Any:
-        """As `Tensor.pin_memory`."""
         return self._memory.put(self._clone(source), PINNED)
 
     def copy_(self, to: Any, source: Any, non_blocking: bool = False) -> Any:
-        """As `Tensor.copy_`."""
         wrong = self._time(to, source, non_blocking=non_blocking) == "wrong"
         if to.shape != source.shape or to.dtype != source.dtype or to.requires_grad:
             return self._copy(to, source)
@@ -197,7 +187,7 @@ class Moves:
 
     def _time(self, to: Any, source: Any, *, non_blocking: bool) -> str:
         """Put the copy on the timeline, and return what goes wrong."""
-        machine, settings = self._machine, self._machine.settings
+        machine = self._machine
         places = self._memory.place(to), self._memory.place(source)
         devices = {device_of(place) for place in places}
         if devices == {None}:
@@ -206,13 +196,12 @@ class Moves:
         size = to.numel() * to.element_size()
         if None not in devices:
             if len(devices) == 1:
-                machine.launch(2 * size / (1e9 * settings.device_gbs))
+                machine.launch(2 * size / DEVICE)
             else:
-                machine.launch(size / (1e9 * settings.link_gbs), engine="link")
+                machine.launch(size / driver.PEER_LINK, engine="link")
             return fault
         pageable = HOST in places
-        share = PAGEABLE_SHARE if pageable else 1.0
-        machine.launch(size / (1e9 * settings.host_gbs * share), engine="link")
+        machine.launch(size / (PAGEABLE if pageable else HOST_LINK), engine="link")
         if pageable or not non_blocking:
             machine.current_stream.synchronize()
         return fault
@@ -251,7 +240,7 @@ def _patch_cuda(machine: Machine, memory: Memory) -> None:
             major=major,
             minor=minor,
             multi_processor_count=132,
-            is_integrated=int(settings.is_integrated),
+            is_integrated=0,
         )
 
     def new_stream(device: Any = None, priority: int = 0) -> Stream:
@@ -259,21 +248,12 @@ def _patch_cuda(machine: Machine, memory: Memory) -> None:
         machine.need(machine.devices[number])
         return Stream(machine, machine.devices[number])
 
-    def new_event(enable_timing: bool = False, **_: Any) -> Event:
-        return Event(machine, enable_timing=enable_timing)
-
     @contextlib.contextmanager
     def on_device(device: Any) -> Iterator[None]:
         with machine.using(machine.defaults[number_of(device, 0)]):
             yield
 
-    def choose_device(device: Any) -> None:
-        machine.use_device(number_of(device, 0))
-
-    def reaches_peer(one: Any, other: Any) -> bool:
-        return settings.peer_access
-
-    cuda.init = lambda: machine.faults.reach("init")
+    cuda.init = lambda: None
     cuda.is_available = cuda.is_initialized = lambda: True
     cuda.device_count = lambda: len(machine.devices)
     cuda.get_device_capability = lambda *_: settings.compute_capability
@@ -281,14 +261,16 @@ def _patch_cuda(machine: Machine, memory: Memory) -> None:
     cuda.get_device_properties = properties
     cuda.get_arch_list = settings.archs.split
     cuda.current_device = lambda: machine.current_device
-    cuda.set_device, cuda.device = choose_device, on_device
-    cuda.can_device_access_peer = reaches_peer
+    cuda.set_device = lambda device: machine.use_device(number_of(device, 0))
+    cuda.device = on_device
+    cuda.can_device_access_peer = lambda *_: True
     cuda.is_current_stream_capturing = lambda: False
     cuda.synchronize = machine.synchronize
     cuda.mem_get_info = free_and_total
     cuda.memory_reserved = cuda.memory_allocated = taken
     cuda.empty_cache = lambda: None
-    cuda.Stream, cuda.Event = new_stream, new_event
+    cuda.Stream = new_stream
+    cuda.Event = lambda **_: Event(machine)
     cuda.current_stream = lambda *_: machine.current_stream
     cuda.default_stream = lambda *_: machine.defaults[machine.current_device]
     cuda.stream = machine.using

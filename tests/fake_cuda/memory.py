@@ -67,7 +67,6 @@ class Memory:
         return tensor
 
     def taken(self, device: int) -> int:
-        """Return the bytes of the tensors on a device."""
         taken = 0
         for address, (reference, place, size) in [*self._places.items()]:
             if reference.expired():
@@ -78,7 +77,6 @@ class Memory:
         return taken
 
     def free(self, device: int) -> int:
-        """Return the free bytes of a device."""
         return max(0, self.total - self._context - self.taken(device))
 
     def _out_of_memory(self, size: int, free: int, device: int) -> Exception:

@@ -1,8 +1,4 @@
-"""Matrix products on the fake device: `torch.mm`, `torch._scaled_mm` and `torch._int_mm`.
-
-Each product is computed on the CPU, as exactly as the device would, and only once for the same
-operands: launching it again takes simulated time and nothing else.
-"""
+"""Matrix products on the fake device: `torch.mm`, `torch._scaled_mm` and `torch._int_mm`."""
 
 from __future__ import annotations
 
@@ -17,68 +13,40 @@ if TYPE_CHECKING:
 
 HALF_SUMS = 32
 """How often a float16 sum is rounded on the way along k, at most."""
-NO_FLOAT8 = (
-    "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or "
-    "ROCm MI300+"
-)
+NO_FLOAT8 = "torch._scaled_mm is only supported on CUDA devices with compute capability >= 8.9"
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
-class Result:
-    """What a tensor holds: the result of some sources, as long as none of them changes."""
-
-    def __init__(self, kind: str, sources: tuple[Any, ...], contents: object, out: Any) -> None:
-        self.kind, self.contents = kind, contents
-        self.out: Any = weakref.ref(out)
-        self.version = out._version
-        self._sources: Any = [(weakref.ref(each), each._version) for each in sources]
-
-    def is_of(self, kind: str, sources: tuple[Any, ...]) -> bool:
-        """Return True if it is the result of these very tensors as they are now."""
-        if kind != self.kind or len(sources) != len(self._sources):
-            return False
-        for (source, version), now in zip(self._sources, sources):  # noqa: B905 - Python 3.9
-            if source() is not now or now._version != version:
-                return False
-        return True
-
-
 class Results:
-    """Results that were made, by the tensor that holds them."""
+    """Results by the tensor that holds them, as long as neither it nor their sources change."""
 
     def __init__(self, reference: Any) -> None:
-        self._results: dict[int, Result] = {}
+        self._results: dict[int, tuple[Any, int, object]] = {}
+        """By the id of a tensor: a reference to it, its version, and what it is the result of."""
         self._reference = reference
         self._stored: dict[int, tuple[Any, int, int]] = {}
         """By address: the storage, its version, and the number of its content."""
         self._numbers = itertools.count()
 
     def has(self, kind: str, sources: tuple[Any, ...], out: Any) -> bool:
-        """Return True if the tensor has that result already, or gets it from another tensor."""
-        result = self._results.get(id(out))
-        known = result is not None and result.out() is out and result.version == out._version
-        if known and result is not None and result.is_of(kind, sources):
-            return True
-        contents = self._contents(sources)
-        if known and result is not None and (result.kind, result.contents) == (kind, contents):
-            self.keep(kind, sources, out)
-            return True
-        return False
+        """Return True if the tensor has that result already."""
+        if id(out) not in self._results:
+            return False
+        made, version, recipe = self._results[id(out)]
+        known = made() is out and version == out._version
+        return known and recipe == self._recipe(kind, sources)
 
     def other(self, kind: str, sources: tuple[Any, ...]) -> Any:
         """Return another tensor that has the same result, or None."""
-        contents = self._contents(sources)
-        for result in [*self._results.values()]:
-            out = result.out()
-            if out is None or result.version != out._version:
-                continue
-            if (result.kind, result.contents) == (kind, contents):
+        wanted = self._recipe(kind, sources)
+        for made, version, recipe in [*self._results.values()]:
+            out = made()
+            if out is not None and version == out._version and recipe == wanted:
                 return out
         return None
 
     def keep(self, kind: str, sources: tuple[Any, ...], out: Any) -> None:
-        """Note a result that was just made."""
-        self._results[id(out)] = Result(kind, sources, self._contents(sources), out)
+        self._results[id(out)] = weakref.ref(out), out._version, self._recipe(kind, sources)
 
     def note_same(self, copy: Any, source: Any) -> None:
         """Note that a copy has the content of its source."""
@@ -86,8 +54,8 @@ class Results:
         storage = copy.untyped_storage()
         self._stored[storage.data_ptr()] = self._reference(storage), copy._version, number
 
-    def _contents(self, sources: tuple[Any, ...]) -> object:
-        return [(self._number(each), each.shape, each.stride()) for each in sources]
+    def _recipe(self, kind: str, sources: tuple[Any, ...]) -> object:
+        return kind, [(self._number(each), each.shape, each.stride()) for each in sources]
 
     def _number(self, tensor: Any) -> int:
         """Return the number of a storage's content: a new one if it was changed."""
@@ -112,28 +80,21 @@ class MatmulSettings:
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "allow_tf32" and vars(self)["is_new"]:
-            raise RuntimeError(
-                "PyTorch is checking whether allow_tf32_new is enabled for cuBlas matmul, but the "
-                "current status indicate that you have mix of the legacy and new APIs"
-            )
+            raise RuntimeError("you have mix of the legacy and new APIs")
         if name not in vars(self):
             raise AttributeError(f"Unknown attribute {name}")
         vars(self)[name] = value
 
     @property
     def sums_in_float16(self) -> bool:
-        """True if float16 products may be summed in float16."""
         return bool(vars(self).get("allow_fp16_accumulation"))
 
     @property
     def uses_tf32(self) -> bool:
-        """True if float32 products may be made in TF32."""
         return "tf32" in (vars(self).get("fp32_precision"), vars(self).get("allow_tf32") and "tf32")
 
 
 class Products:
-    """The functions that make products."""
-
     def __init__(self, machine: Machine, results: Results, version: tuple[int, int]) -> None:
         self.machine, self.torch, self.results = machine, machine.torch, results
         self.old_scaled_mm = version < (2, 5)
@@ -145,7 +106,6 @@ class Products:
         self._names = {getattr(self.torch, name): name for name in DTYPES}
 
     def mm(self, a: Any, b: Any, *, out: Any = None) -> Any:
-        """As `torch.mm`."""
         kind = self._kind(a, b)
         if out is None:
             out = self.torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device="cuda")
@@ -163,41 +123,35 @@ class Products:
         out: Any,
     ) -> Any:
         """As `torch._scaled_mm` with `out`. All scales have to be one."""
+        largest = None
         if self.old_scaled_mm:
-            if not isinstance(out, tuple):
-                raise TypeError("_scaled_mm(): argument 'out' must be tuple of Tensors, not Tensor")
             out, largest = out
-            self._scaled(a, b, out, fast=use_fast_accum)
-            largest.fill_(float(out.abs().max()))
-            return out, largest
-        return self._scaled(a, b, out, fast=use_fast_accum)
-
-    def int_mm(self, a: Any, b: Any, *, out: Any) -> Any:
-        """As `torch._int_mm`."""
-        if a.shape[0] <= 16:
-            raise RuntimeError(f"self.size(0) needs to be greater than 16, but got {a.shape[0]}")
-        if a.shape[1] % 8 or b.shape[1] % 8:
-            raise RuntimeError("self.size(1) and mat2.size(1) need to be multiples of 8")
-        return self._launch("int8", a, b, out, Products._integer)
-
-    def _scaled(self, a: Any, b: Any, out: Any, *, fast: bool) -> Any:
         if self._capability < (8, 9):
             raise RuntimeError(NO_FLOAT8)
         if a.stride(1) != 1 or b.stride(0) != 1:
             raise RuntimeError("mat1 must be row_major and mat2 column_major")
         if a.shape[1] % 16 or b.shape[1] % 16:
             raise RuntimeError("Expected trailing dimensions to be divisible by 16")
-        kind = "float8_fast" if fast else "float8"
-        return self._launch(kind, a, b, out, Products._by_float32)
+        kind = "float8_fast" if use_fast_accum else "float8"
+        self._launch(kind, a, b, out, Products._by_float32)
+        if largest is None:
+            return out
+        largest.fill_(float(out.abs().max()))
+        return out, largest
+
+    def int_mm(self, a: Any, b: Any, *, out: Any) -> Any:
+        if a.shape[0] <= 16:
+            raise RuntimeError(f"self.size(0) needs to be greater than 16, but got {a.shape[0]}")
+        if a.shape[1] % 8 or b.shape[1] % 8:
+            raise RuntimeError("self.size(1) and mat2.size(1) need to be multiples of 8")
+        return self._launch("int8", a, b, out, Products._integer)
 
     def _kind(self, a: Any, b: Any) -> str:
         kind = self._names[a.dtype]
         if kind == "float16" and self.matmul.sums_in_float16:
             return "float16_acc16"
         if kind == "float32" and self.matmul.uses_tf32:
-            least = self.machine.settings.tf32_from
-            if not least or (a.shape[0] >= 16 and min(b.shape) >= least):
-                return "tf32"
+            return "tf32"
         return kind
 
     def _launch(self, kind: str, a: Any, b: Any, out: Any, compute: Any) -> Any:

@@ -71,20 +71,10 @@ class Settings:
     burst_seconds: float = 1.0
     rest_seconds: float = 0.0
     """Seconds without work after which there is a burst again, or 0 for never."""
-    tf32_from: int = 0
-    """Least n and k for TF32: cuBLAS computes smaller products in float32 on some GPUs."""
-    device_gbs: float = 3000.0
-    """Bandwidth of the device's memory in GB/s, of the host's link, and of the link to a peer."""
-    host_gbs: float = 50.0
-    link_gbs: float = 300.0
-    peer_access: bool = True
-    is_integrated: bool = False
-    """True if the GPU uses the host's memory."""
     faults: tuple[Fault, ...] = ()
 
     @property
     def compute_capability(self) -> tuple[int, int]:
-        """The capability as torch returns it."""
         major, _, minor = self.capability.partition(".")
         return int(major), int(minor)
 
@@ -111,7 +101,6 @@ class Settings:
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings that the environment describes."""
     found: dict[str, Any] = {}
     for each in dataclasses.fields(Settings):
         text = environment.get(PREFIX + each.name.upper())
@@ -150,13 +139,11 @@ class Faults:
         return ""
 
     def exception(self, fault: Fault) -> Exception:
-        """Return the exception of a fault."""
         kind = getattr(builtins, fault.exception, None) or getattr(self._torch, fault.exception)
         made: Exception = kind(fault.message)
         return made
 
     def message(self, point: str) -> str:
-        """Return the message of the first fault of a point."""
         return next(fault.message for fault in self._passed if fault.at == point)
 
 

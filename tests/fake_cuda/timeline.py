@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 from weakref import WeakValueDictionary
 
 from .settings import Faults, Settings
@@ -40,20 +40,15 @@ class Device:
 
     @property
     def tail(self) -> float:
-        """The end of the last kernel."""
         return max(self.free_at.values())
 
 
 class Current(threading.local):
-    """What is current in a thread."""
-
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
 
 
 class Machine:
-    """The GPUs, and the streams of this process."""
-
     def __init__(self, torch: Any, settings: Settings, devices: int) -> None:
         self.torch, self.settings = torch, settings
         self.faults = Faults(settings.faults, torch)
@@ -67,12 +62,10 @@ class Machine:
 
     @property
     def current_stream(self) -> Stream:
-        """The current stream of this thread."""
         return self._local.stream
 
     @property
     def current_device(self) -> int:
-        """Number of the current device of this thread."""
         return self._local.stream.device.number
 
     @contextlib.contextmanager
@@ -86,7 +79,6 @@ class Machine:
             self._local.stream = before
 
     def use_device(self, number: int) -> None:
-        """Make a device and its default stream the current ones of this thread."""
         self._local.stream = self.defaults[number]
 
     def need(self, device: Device) -> None:
@@ -98,13 +90,11 @@ class Machine:
             device.has_context = True
 
     def error(self, message: str) -> Exception:
-        """Return an error of CUDA as torch raises it."""
         kind = getattr(self.torch, "AcceleratorError", RuntimeError)
         made: Exception = kind(message + ADVICE)
         return made
 
     def launch(self, seconds: float, stream: Stream | None = None, engine: str = "compute") -> None:
-        """Put a kernel behind the others."""
         stream = stream or self._local.stream
         device = stream.device
         if device.death or not device.has_context:
@@ -125,14 +115,12 @@ class Machine:
             device.busy_seconds += seconds
 
     def fail(self, what: str, point: str, device: Device) -> None:
-        """Let a device die or hang."""
         if what == "die":
             device.death = self.faults.message(point)
         elif what == "hang":
             device.free_at = dict.fromkeys(device.free_at, math.inf)
 
     def synchronize(self, device: Any = None) -> None:
-        """Wait for all kernels of a device."""
         number = number_of(device, self.current_device)
         self.need(self.devices[number])
         tails = [stream.tail for stream in self.all_streams() if stream.device.number == number]
@@ -141,11 +129,9 @@ class Machine:
         self.make_copies()
 
     def all_streams(self) -> list[Stream]:
-        """Return every stream of every device."""
         return [*self.defaults, *self.streams.values()]
 
     def make_copies(self) -> None:
-        """Make the copies of the driver that were launched."""
         with self.lock:
             works, self.copies = self.copies, {}
             for work in works.values():
@@ -163,22 +149,11 @@ def number_of(device: Any, otherwise: int) -> int:
 
 
 def sleep_until(moment: float) -> None:
-    """Sleep until that time, for ever if it is infinite."""
-    if math.isinf(moment):
-        _sleep_for_ever()
-    seconds = moment - time.perf_counter()
-    if seconds > 0:
-        time.sleep(seconds)
-
-
-def _sleep_for_ever() -> NoReturn:
-    while True:
-        time.sleep(3600)
+    while (seconds := moment - time.perf_counter()) > 0:
+        time.sleep(min(seconds, 3600.0))
 
 
 class Stream:
-    """As `torch.cuda.Stream`."""
-
     def __init__(self, machine: Machine, device: Device, handle: int | None = None) -> None:
         self.machine, self.device = machine, device
         self.tail = 0.0
@@ -190,23 +165,7 @@ class Stream:
         """Let what follows here begin after all that the other stream has."""
         self.tail = max(self.tail, other.tail)
 
-    def wait_event(self, event: Event) -> None:
-        """Let what follows here begin after the event."""
-        self.tail = max(self.tail, event.time or 0.0)
-
-    def record_event(self, event: Event | None = None) -> Event:
-        """Record an event behind the last kernel."""
-        event = event or Event(self.machine)
-        event.record(self)
-        return event
-
-    def query(self) -> bool:
-        """Return True if all kernels have ended."""
-        self.machine.need(self.device)
-        return time.perf_counter() >= self.tail
-
     def synchronize(self) -> None:
-        """Wait for the kernels of this stream."""
         self.machine.need(self.device)
         sleep_until(self.tail)
         self.machine.need(self.device)
@@ -214,22 +173,18 @@ class Stream:
 
 
 class Event:
-    """As `torch.cuda.Event`."""
-
-    def __init__(self, machine: Machine, *, enable_timing: bool = False) -> None:
-        self.machine, self.timing = machine, enable_timing
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
         self.time: float | None = None
         self._device: Device | None = None
 
     def record(self, stream: Stream | None = None) -> None:
-        """Take the time at which the stream gets here."""
         stream = stream or self.machine.current_stream
         self._device = stream.device
         self.machine.need(stream.device)
         self.time = stream.tail = max(time.perf_counter(), stream.tail)
 
     def query(self) -> bool:
-        """Return True if the stream has got here."""
         self._check()
         ended = self.time is None or time.perf_counter() >= self.time
         if ended:
@@ -237,16 +192,12 @@ class Event:
         return ended
 
     def synchronize(self) -> None:
-        """Wait until the stream has got here."""
         self._check()
         sleep_until(self.time or 0.0)
         self._check()
         self.machine.make_copies()
 
     def elapsed_time(self, end: Event) -> float:
-        """Return the milliseconds between two events; raise as CUDA does if there are none."""
-        if not (self.timing and end.timing):
-            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self.time is None or end.time is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         if not (self.query() and end.query()):

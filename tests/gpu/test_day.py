@@ -1,20 +1,14 @@
-"""The day on a GPU: its budgets and its table, and a rehearsal without a GPU."""
-
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bench.forked import load_torch
 from tests.bench.workers import needs_torch
-from tests.gpu.day import Day, run_steps
+from tests.gpu.day import KINDS, STEPS, Day
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,52 +16,16 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
-def works(day: Day) -> None:
-    day.add("a question", "an answer", ok=True, status=0, seconds=1.25)
-
-
-def takes_too_long(day: Day) -> None:
-    time.sleep(60)
-
-
-def fails(day: Day) -> None:
-    raise ValueError("no such thing")
-
-
-def test_a_step_that_takes_too_long_or_fails_is_doubtful_and_the_next_one_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    day = Day(tmp_path)
-    assert run_steps(day, {takes_too_long: 0.1, fails: 5.0, works: 5.0}) == 1
-    table = capsys.readouterr().out.rpartition("\n\n")[2].splitlines()
-    assert [line.split()[0] for line in table] == ["step", "takes_too_long", "fails", "works", "3"]
-    assert "doubtful  ended after 0.1 s" in table[1]
-    assert "doubtful  ValueError: no such thing" in table[2]
-    assert table[3].split()[-5:] == ["0", "1.2", "ok", "an", "answer"]
-    assert table[-1].startswith("3 rows, 2 doubtful, ")
-    assert [row["step"] for row in json.loads((tmp_path / "day.json").read_text())["rows"]] == [
-        "takes_too_long",
-        "fails",
-        "works",
-    ]
-
-
-def test_a_command_of_a_step_ends_with_its_budget(tmp_path: Path) -> None:
-    started = tmp_path / "started"
-    program = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
-
-    def runs_a_command(day: Day) -> None:
-        subprocess.run([sys.executable, "-c", program, str(started)], check=False)
-
-    run_steps(Day(tmp_path), {runs_a_command: 2.0})
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(started.read_text()), 0)
-
-
-def test_all_steps_have_eight_minutes_together() -> None:
-    source = (ROOT / "tests" / "gpu" / "steps.py").read_text()
-    budgets = source.rpartition("STEPS:")[2].partition("}")[0].splitlines()[1:]
-    assert sum(float(line.rpartition(":")[2].strip(" ,")) for line in budgets) <= 480
+def test_a_command_that_takes_too_long_is_ended_and_doubtful(tmp_path: Path) -> None:
+    day = Day(tmp_path, step="kinds")
+    assert day.run("a rest", [sys.executable, "-c", "import time; time.sleep(60)"], 0.5) is None
+    assert day.run("a word", [sys.executable, "-c", "print('yes')"], 20.0) == (0, "yes\n", "")
+    head, row, last = day.table().splitlines()
+    assert head.split() == ["step", "asked", "exit", "seconds", "state", "found"]
+    assert row.split("  ")[:2] == ["kinds", "a rest"]
+    assert row.endswith("doubtful  it was ended: its time was up")
+    assert last.startswith("1 rows, 1 doubtful, ")
+    assert "yes" in (tmp_path / "1.txt").read_text()
 
 
 @pytest.mark.slow
@@ -84,14 +42,9 @@ def test_the_rehearsal_has_a_row_for_everything(
         timeout=500,
         check=False,
     )
-    load_torch()  # without its warnings
-    from tests.gpu.steps import KINDS, STEPS
-
-    rows = json.loads((tmp_path / "day.json").read_text())["rows"]
-    assert done.returncode == 0, done.stdout
-    assert list(dict.fromkeys(row["step"] for row in rows)) == [step.__name__ for step in STEPS]
-    asked = [row["asked"].rpartition(", ")[0] for row in rows if row["step"] == "kinds"]
-    assert asked == list(KINDS)
-    assert [row["status"] for row in rows if row["step"] == "stops"] == [130, 130, 130]
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line.split() for line in (tmp_path / "day.txt").read_text().splitlines()[1:-1]]
+    assert list(dict.fromkeys(step for step, *_ in rows)) == list(STEPS)
+    ran = {kind for step, kind, *_ in rows if step == "kinds"}
+    assert ran == {asked.split()[0] for asked in KINDS}
     assert (tmp_path / "recording.jsonl.gz").stat().st_size
-    assert done.stdout.splitlines()[-1].startswith(f"{len(rows)} rows, 0 doubtful, ")

@@ -23,9 +23,7 @@ from gputop.stream.agent_archive import agent_archive, agent_input
 from gputop.stream.launch import StreamOptions
 from gputop.stream.machines import child_of
 from gputop.stream.ssh import ssh_command
-from tests.e2e import sshd
-from tests.e2e.slow_line import SlowLine
-from tests.e2e.sshd import Sshd
+from tests.perf.slow_host import far_host
 
 FAST = 1e9
 """Bytes a second that a relay in Python does not carry: nothing is held back."""
@@ -33,49 +31,35 @@ ALLOWED_SECONDS = 1.0
 ALLOWED_BYTES = 150_000
 
 
-def start_of_ssh() -> float:
-    """Seconds that `ssh` takes to run nothing."""
-    began = time.monotonic()
-    subprocess.run(ssh_command("far", ["true"]), check=True)
-    return time.monotonic() - began
-
-
 async def first_record() -> float:
-    """Seconds to the first record of the agent."""
+    """Start the agent, and return the seconds to its first record."""
     began = time.monotonic()
     child = child_of("far", None, StreamOptions(1.0))
     try:
         async with contextlib.aclosing(child.records()) as records:
-            async for record in records:
-                assert isinstance(record, Inventory), record
-                return time.monotonic() - began
+            assert isinstance(await anext(records), Inventory)
+            return time.monotonic() - began
     finally:
         await child.close()
-    raise AssertionError("there is no record")
 
 
 def main() -> int:
-    """Print the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=7)
     parser.add_argument("--bytes-per-second", type=float, default=FAST)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        user_key = sshd.make_key(folder / "user-key")
-        host = Sshd(folder, "far", user_key)
-        host.start()
-        alone, agent, carried = [], [], []
-        with SlowLine(host.port, arguments.bytes_per_second, delay=0) as line:
-            host.reached_at = line.port
-            programs = sshd.ssh_for(folder, [host], user_key)
-            os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
-            for _ in range(arguments.times):
-                alone.append(start_of_ssh())
-                before = line.carried
-                agent.append(asyncio.run(first_record()))
-                carried.append(line.carried - before)
-        host.stop()
+    options = parser.parse_args()
+    alone, agent, carried = [], [], []
+    with (
+        tempfile.TemporaryDirectory() as name,
+        far_host(Path(name), options.bytes_per_second, 0.0) as (line, os.environ["PATH"]),
+    ):
+        for _ in range(options.times):
+            began = time.monotonic()
+            subprocess.run(ssh_command("far", ["true"]), check=True)
+            alone.append(time.monotonic() - began)
+            before = line.carried
+            agent.append(asyncio.run(first_record()))
+            carried.append(line.carried - before)
     more = statistics.median(agent) - statistics.median(alone)
     print(f"archive {len(agent_archive()):,} bytes, sent {len(agent_input()):,} bytes")
     print(f"on the line until the first record, both ways: {statistics.median(carried):,} bytes")

@@ -1,12 +1,10 @@
 """Is the stress test's throughput that of a bare `torch.mm` loop? Prints the ratio per size.
 
-    python -m tests.perf.bench_accuracy [--sizes 256 512 1024 2048] [--dtype float32 float64]
-        [--turns 60] [--threads 1]
+    python -m tests.perf.bench_accuracy [--sizes 256 512] [--dtype float32] [--threads 1]
 
-The worker's own soak and the loop take turns in one process, a fifth of a second each and one
-product at least, so that what else the machine does meets both alike; the soak's figures are its
-own, of its own clock. The median is of the turns' ratios, each turn of the loop against the turns
-of the soak around it; the bar is 2 %.
+The worker's own soak and the loop take turns in one process, a fifth of a second each. The median
+is of the turns' ratios, each turn of the loop against the turns of the soak around it; the bar is
+2 %.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ class Turns(Cpu):
         self._mark = (0.0, 0)
 
     def launch(self, product: Product, products: int, *, check: bool) -> None:
-        """Lets the loop have its turn when the soak has had its own."""
+        """Launch for the soak, after the loop's turn if the soak has had its own."""
         if self.run is not None:
             seconds, iterations, _ = self.run.totals.now
             timed, made = seconds - self._mark[0], iterations - self._mark[1]
@@ -82,7 +80,6 @@ class Turns(Cpu):
 
 
 def in_turns(size: int, dtype: str, turns: int) -> Turns:
-    """Both in this process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch: Any = importlib.import_module("torch")
@@ -96,7 +93,6 @@ def in_turns(size: int, dtype: str, turns: int) -> Turns:
 
 
 def main() -> None:
-    """Runs all and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[256, 512, 1024, 2048])
     parser.add_argument(

@@ -1,9 +1,7 @@
-"""How long does a stop take in each kind of run: to its result, and until no worker is left?
-
-    python -m tests.perf.bench_stop [--times 5] [--kinds soak step]
+"""How long a stop takes in each kind of run: `python -m tests.perf.bench_stop [--kinds soak step]`.
 
 Real workers run on the CPU, each kind several times, with a stop at a random moment within four
-seconds after the begin. `result` counts the stops after which there was a result: before its first
+seconds after the begin. `results` counts the stops after which there was a result: before its first
 row a table has none.
 """
 
@@ -23,19 +21,7 @@ from gputop.bench.plan.target_choice import with_peers
 from gputop.bench.run.run import Run
 from gputop.bench.run.runner import Runner
 
-LONGEST_SECONDS = 600.0
 LATEST_SECONDS = 4.0
-
-
-def requests_of(kind: str) -> list[Request]:
-    """Return the requests of a long run on the CPU; of several ranks where a kind needs them."""
-    cpu = dataclasses.replace(cpu_target(), memory_share=0.2)
-    targets = [cpu]
-    if KINDS[kind].several_devices:
-        targets = cpu_ranks(2, 0.2)
-    dtype = default_dtype(cpu)
-    common = (dtype, None, LONGEST_SECONDS, sys.executable, kind)
-    return with_peers([Request(each, *common) for each in targets])
 
 
 async def stop_once(kind: str, after: float) -> tuple[float, float, bool]:
@@ -43,7 +29,10 @@ async def stop_once(kind: str, after: float) -> tuple[float, float, bool]:
 
     Return the seconds to the last event, to the end of all workers, and if a device has a result.
     """
-    run = Run(requests_of(kind))
+    cpu = dataclasses.replace(cpu_target(), memory_share=0.2)
+    targets = cpu_ranks(2, 0.2) if KINDS[kind].several_devices else [cpu]
+    options = (default_dtype(cpu), None, 600.0, sys.executable, kind)
+    run = Run(with_peers([Request(each, *options) for each in targets]))
     runner, begun = Runner(run), asyncio.Event()
     heard = 0.0
 
@@ -57,8 +46,7 @@ async def stop_once(kind: str, after: float) -> tuple[float, float, bool]:
     await begun.wait()
     await asyncio.sleep(after)
     assert run.problem is None
-    if following.done():
-        # A table with few rows, which were all measured.
+    if following.done():  # a table with few rows, which were all measured
         return await stop_once(kind, after / 2)
     began = time.perf_counter()
     await runner.stop()
@@ -67,28 +55,21 @@ async def stop_once(kind: str, after: float) -> tuple[float, float, bool]:
 
 
 def main() -> int:
-    """Measure all kinds, and print the table."""
     kinds = [kind for kind in KINDS if kind != CHECK]
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--kinds", nargs="+", choices=kinds, default=kinds)
     options = parser.parse_args()
     dice = random.Random(1)  # noqa: S311 - it hides nothing
-    print(
-        "kind         seconds to the end of the run, and of its workers: median, longest; results"
-    )
+    print("kind         seconds to the end of the run, and of its workers: median, longest")
     longest = 0.0
     for kind in options.kinds:
-        ends, gone, kept = [], [], 0
-        for _ in range(options.times):
-            after = dice.uniform(0.0, LATEST_SECONDS)
-            end, last, has_result = asyncio.run(stop_once(kind, after))
-            ends.append(end)
-            gone.append(last)
-            kept += has_result
+        moments = [dice.uniform(0.0, LATEST_SECONDS) for _ in range(options.times)]
+        stops = [asyncio.run(stop_once(kind, after)) for after in moments]
+        ends, gone, kept = zip(*stops, strict=True)
         figures = [statistics.median(ends), max(ends), statistics.median(gone), max(gone)]
         text = "".join(f"{each:8.2f}" for each in figures)
-        print(f"{kind:<12}{text}   {kept} of {options.times}", flush=True)
+        print(f"{kind:<12}{text}   results: {sum(kept)} of {options.times}", flush=True)
         longest = max(longest, *ends)
     print(f"longest: {longest:.2f} s")
     return int(longest > 0.5)

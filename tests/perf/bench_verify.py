@@ -1,15 +1,11 @@
-"""What does `--verify all` cost? Prints a count for GPUs, and the ratio on this CPU.
+"""What does `--verify all` cost? `python -m tests.perf.bench_verify [--size 1024] [--rounds 40]`.
 
-    python -m tests.perf.bench_verify [--size 1024] [--dtype float32 bfloat16] [--rounds 40]
+Counted for GPUs: the sums read C once more, which is what costs, and the less the larger a product
+is: `--size auto` takes larger ones (N in brackets). The share is the time for the bytes of C at the
+bandwidth of the datasheet, against the time of the product at its dense peak.
 
-Counted: the sums read C once more and add each element once, which is 1 / (2k) of the product's
-operations; so reading is what costs, and the less the larger a product is: `--size auto` takes
-larger ones (N in brackets). The share is the time for the bytes of C at the bandwidth of the
-datasheet, against the time of the product at its dense peak, which no product reaches.
-
-Measured: blocks of bare products and of verified ones take turns in one process, so that what else
-the machine does meets both alike. The figure is the median of the rounds' ratios of processor time,
-with quartiles.
+Measured on this CPU: blocks of bare products and of verified ones in turns, in one process. The
+figure is the median of the rounds' ratios of processor time, with quartiles.
 """
 
 from __future__ import annotations
@@ -34,11 +30,6 @@ FIELDS |= {"int8": "int8", "float64": "fp64"}
 BLOCK_SECONDS = 0.1
 
 
-def _seconds(n: int, tflops: float) -> float:
-    """Return the time of a product at that rate."""
-    return float(2 * n**3 / (tflops * 1e12))
-
-
 def counted() -> None:
     """Print the share of the product's time by GPU and data type, in percent."""
     print("counted, percent of the product's time at the datasheet's figures")
@@ -53,10 +44,11 @@ def counted() -> None:
             if not rate or not bandwidth:
                 cells.append("–")
                 continue
-            n = dtype.auto_size
-            while n < VERIFIED_LARGER * dtype.auto_size and _seconds(2 * n, rate) < PRODUCT_SECONDS:
+            n, flops = dtype.auto_size, 1e12 * rate
+            largest = VERIFIED_LARGER * n
+            while n < largest and 2 * (2 * n) ** 3 / flops < PRODUCT_SECONDS:
                 n *= 2
-            share = dtype.result_bytes * n * n / bandwidth / _seconds(n, rate)
+            share = dtype.result_bytes * n * n / bandwidth / (2 * n**3 / flops)
             cells.append(f"{100 * share:.2f} ({n >> 10}k)")
         print(f"{peak.name:32}" + "".join(f"{cell:>14}" for cell in cells))
 
@@ -88,7 +80,6 @@ def measured(torch: Any, dtype: str, size: int, rounds: int) -> str:
 
 
 def main() -> None:
-    """Print both."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--dtype", nargs="*", default=["float32", "float64"])

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections import Counter
 
 from gputop.agent.lines import to_line
-from gputop.agent.snapshot import Inventory
 from gputop.schema.decode import decode
 from gputop.stream.merge import MachineStream, inventory_of, sample_of
 from gputop.ui.hosts.host_row import host_rows
@@ -24,86 +24,58 @@ INTERVAL_SECONDS = 2.0
 WIDTH, HEIGHT = 160, 50
 
 
-def lines_of(devices: int, samples: int) -> list[bytes]:
-    """Return what the agent of one host sends: an inventory and the samples."""
-    return [to_line(record).encode() for record in scenes.job(devices, samples)]
+def measure(hosts: int, devices: int, samples: int, away: int) -> Counter[str]:
+    """Return the processor seconds of each part. Hosts that are away have one error."""
+    machines = [MachineStream(f"node{n}", 0.0) for n in range(hosts)]
+    for machine in machines[:away]:
+        machine.add_record(fleets.died(fleets.NO_KEY), 0.0, NOW)
+    telemetry = Telemetry()
+    title, view, header = HostsTitle(telemetry), HostsView(), Header(telemetry)
+    spent: Counter[str] = Counter()
+    began = time.process_time()
 
-
-class Screen:
-    """The dashboard's data and the views of its first page, without a terminal."""
-
-    def __init__(self, hosts: int) -> None:
-        self.machines = {f"node{n}": MachineStream(f"node{n}", 0.0) for n in range(hosts)}
-        self.telemetry = Telemetry()
-        self.title, self.hosts = HostsTitle(self.telemetry), HostsView()
-        self.header = Header(self.telemetry)
-        self.seconds: dict[str, float] = {}
-        self._inventory: Inventory | None = None
-
-    def count(self, name: str, began: float) -> float:
-        """Add the processor time since `began` to what `name` took."""
+    def count(name: str) -> None:
+        nonlocal began
         now = time.process_time()
-        self.seconds[name] = self.seconds.get(name, 0.0) + now - began
-        return now
+        spent[name] += now - began  # type: ignore[assignment]
+        began = now
 
-    def take(self, line: bytes, tick: int, away: int) -> None:
-        """Read a line from each host that is not away."""
-        now = float(tick) * INTERVAL_SECONDS
-        for number, machine in enumerate(self.machines.values()):
-            if number >= away:
-                machine.add_record(decode(line), now, NOW + now)
-            elif tick == 0:
-                machine.add_record(fleets.died(fleets.NO_KEY), now, NOW)
-
-    def merge(self, tick: int) -> None:
-        """Make one sample of all hosts, and judge it."""
-        streams, now = self.machines.values(), tick * INTERVAL_SECONDS
-        inventory = inventory_of(streams, INTERVAL_SECONDS, NOW)
-        if inventory != self._inventory:
-            self._inventory = inventory
-            self.telemetry.receive(inventory)
-        merged = sample_of(streams, now, NOW + now)
-        self.telemetry.receive(merged)
-
-    def draw(self) -> None:
-        """Draw the page."""
-        self.header.draw(WIDTH, 3)
-        self.title.rows = host_rows(self.telemetry)
-        self.hosts.state.fill(self.title.rows)
-        self.title.draw(WIDTH, 1)
-        self.hosts.draw(WIDTH, HEIGHT)
-
-
-def measure(hosts: int, devices: int, samples: int, away: int) -> None:
-    """Print the percent of a core of each part."""
-    inventory, *lines = lines_of(devices, samples)
-    screen = Screen(hosts)
-    screen.take(inventory, 0, away)
+    inventory, *lines = [to_line(record).encode() for record in scenes.job(devices, samples)]
+    for machine in machines[away:]:
+        machine.add_record(decode(inventory), 0.0, NOW)
+    telemetry.receive(inventory_of(machines, INTERVAL_SECONDS, NOW))
+    count("start")
     for tick, line in enumerate(lines):
-        began = time.process_time()
-        screen.take(line, tick, away)
-        began = screen.count("read", began)
-        screen.merge(tick)
-        began = screen.count("merge", began)
-        assert screen.telemetry.judgement is not None
-        began = screen.count("judge", began)
-        screen.draw()
-        screen.count("draw", began)
-    wall = len(lines) * INTERVAL_SECONDS
-    print(f"{hosts} hosts × {devices} GPUs, {away} away, every {INTERVAL_SECONDS:g} s:")
-    for name, seconds in (*screen.seconds.items(), ("all", sum(screen.seconds.values()))):
-        print(f"{name:<8}{100 * seconds / wall:6.1f} % of a core")
+        now = tick * INTERVAL_SECONDS
+        for machine in machines[away:]:
+            machine.add_record(decode(line), now, NOW + now)
+        count("read")
+        telemetry.receive(sample_of(machines, now, NOW + now))
+        count("merge")
+        assert telemetry.judgement is not None
+        count("judge")
+        header.draw(WIDTH, 3)
+        title.rows = host_rows(telemetry)
+        view.state.fill(title.rows)
+        title.draw(WIDTH, 1)
+        view.draw(WIDTH, HEIGHT)
+        count("draw")
+    del spent["start"]
+    return spent
 
 
 def main() -> None:
-    """Measure what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, default=64)
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--samples", type=int, default=60)
     parser.add_argument("--away", type=int, default=0)
     given = parser.parse_args()
-    measure(given.hosts, given.gpus, given.samples, given.away)
+    spent = measure(given.hosts, given.gpus, given.samples, given.away)
+    wall = given.samples * INTERVAL_SECONDS
+    print(f"{given.hosts} hosts × {given.gpus} GPUs, {given.away} away:")
+    for name, seconds in (*spent.items(), ("all", spent.total())):
+        print(f"{name:<8}{100 * seconds / wall:6.1f} % of a core")
 
 
 if __name__ == "__main__":

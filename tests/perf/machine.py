@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import itertools
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 FRAMES = 60
-"""States of a busy machine, of a second each, before it begins again."""
+"""Seconds of work before it begins again."""
 FIRST_CELSIUS = 71
 """The temperature of the first device until it gets busy; no other device has it."""
 
@@ -29,7 +29,6 @@ FIRST_CELSIUS = 71
 class Scene:
     """What a monitor is run on, and in."""
 
-    busy: bool
     devices: int
     columns: int
     rows: int
@@ -37,9 +36,8 @@ class Scene:
     """For each device."""
 
     def __str__(self) -> str:
-        load = "busy" if self.busy else "idle"
-        count = f"{self.devices} {load} device{'s' * (self.devices != 1)}"
-        return f"{count} x {self.processes} processes, {self.columns}x{self.rows}"
+        size = f"{self.columns}x{self.rows}"
+        return f"{self.devices} busy devices x {self.processes} processes, {size}"
 
 
 class Machine:
@@ -49,7 +47,6 @@ class Machine:
         self.scene = scene
         self.driver = driver
         self.folder = folder
-        """A place for homes."""
         self._held: list[list[FakeProcess]] = []
         self._stack = contextlib.ExitStack()
 
@@ -101,8 +98,7 @@ class Machine:
         )
 
     @functools.cached_property
-    def frames(self) -> list[bytes]:
-        """The driver's state in each second of work."""
+    def _frames(self) -> list[bytes]:
         with tempfile.TemporaryDirectory() as folder:
             scratch = FakeDriver(Path(folder), self.driver.library)
             path, found = Path(scratch.environment()["FAKE_NVML"]), []
@@ -111,23 +107,24 @@ class Machine:
                 found.append(path.read_bytes())
         return found
 
-    @contextlib.contextmanager
-    def work(self) -> Iterator[None]:
-        """While this is open every number moves once a second, if the scene is a busy one.
+    def frame(self, second: int) -> bytes:
+        """Return the driver's state in that second of work."""
+        return self._frames[second % FRAMES]
 
-        The states were made before, so that next to nothing is computed meanwhile.
-        """
-        if not self.scene.busy:
-            yield
-            return
-        path, frames, ended = Path(self.driver.environment()["FAKE_NVML"]), self.frames, Event()
+    @contextlib.contextmanager
+    def work(
+        self, frame: Callable[[int], bytes] | None = None, seconds: float = 1.0
+    ) -> Iterator[None]:
+        """Give the driver another state every second, or other time. `frame` returns each."""
+        path, ended = Path(self.driver.environment()["FAKE_NVML"]), Event()
+        self.frame(0)  # makes all
 
         def run() -> None:
             new = path.with_suffix(".next")
-            for frame in itertools.cycle(frames):
-                new.write_bytes(frame)
+            for turn in itertools.count():
+                new.write_bytes((frame or self.frame)(turn))
                 new.replace(path)
-                if ended.wait(1.0):
+                if ended.wait(seconds):
                     return
 
         thread = Thread(target=run)

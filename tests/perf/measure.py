@@ -6,12 +6,12 @@ import compileall
 import os
 import random
 import re
+import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gputop
 from tests.peers import Peer, arrow, marked
@@ -19,54 +19,27 @@ from tests.perf.machine import FIRST_CELSIUS, Machine
 from tests.terminal import Terminal
 
 TICKS = os.sysconf("SC_CLK_TCK")
-MIB = 1 << 20
 PATIENCE = 20.0
 """Seconds after which something is taken for not coming any more."""
 SLICE = 0.1
 """Seconds of output that are looked at together."""
 SETTLED = 6.0
 """Seconds after which a monitor does what it does for good."""
-# A temperature may be written as 71°C, 71C, or 71 and a sign that the test's terminal has no name
-# for; btop's panel has nothing else on its right.
 VALUE = re.compile(rf"(?<!\d){FIRST_CELSIUS}.?C")
+"""A temperature is 71°C, 71C, or 71 and a sign that the test's terminal has no name for."""
 
 
 def compile_package() -> None:
-    """Has gputop's bytecode where an installer puts it.
-
-    Without it (of a checkout, or where PYTHONDONTWRITEBYTECODE is set) a start takes a fifth longer
-    than any user's, and more memory.
-    """
+    """Compile gputop as an installer does. Otherwise its start takes a fifth longer."""
     compileall.compile_dir(Path(gputop.__file__).parent, quiet=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """Of one monitor in one scene; None is what never came."""
-
-    first_screen: float | None
-    """Seconds until the first cell that is not blank."""
-    first_values: float | None
-    """Seconds until the first number of a device."""
-    after_driver: float | None
-    """Seconds from the driver's first answer, which it had to wait for, until such a number."""
-    core_percent: float
-    """Of one core: user and system time of all its processes."""
-    pss_mib: float
-    """Memory of all its processes, what they share divided among them."""
-    kilobytes_per_second: float
-    writes_per_second: float
-    """How often the terminal had something to read."""
-    keys: tuple[float, ...] = ()
-    """Milliseconds from each key to the mark that it moved."""
+Figures = dict[str, float | None]
+"""Of one monitor in one scene by the title of their column; None is what never came."""
 
 
 class Recorder(Terminal):
-    """A terminal that notes what came and when, and keeps its screen only when it is asked to.
-
-    To keep one takes time: whoever reads and draws at once, measures itself, too. How far it
-    has come, it says at once.
-    """
+    """A terminal that notes what came and when, and draws its screen only when asked to."""
 
     synchronizes = False  # since it answers late, and there are many terminals that do not
 
@@ -81,10 +54,9 @@ class Recorder(Terminal):
     def when(
         self, true: Callable[[Terminal], object], timeout: float = PATIENCE, first: float = SLICE
     ) -> float | None:
-        """Seconds from the start to the piece of output after which that was true of the screen.
+        """Return the time of the output after which that was true of the screen, or None.
 
-        None where it did not come, or the program ended; output of the `first` seconds is looked
-        at together.
+        Output of the `first` seconds is looked at together.
         """
         deadline = self.elapsed + timeout
         pause = first
@@ -102,7 +74,6 @@ class Recorder(Terminal):
             pause = SLICE
 
     def look(self) -> None:
-        """Brings the screen up to date."""
         self.when(lambda _: False, timeout=0.0, first=0.01)
 
 
@@ -114,22 +85,22 @@ def has_values(terminal: Terminal) -> bool:
     return VALUE.search(terminal.text) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """How long is measured what."""
+class Bench(NamedTuple):
+    """Seconds of costs, number of keys, and number of starts."""
 
-    seconds: float = 10.0
-    keys: int = 30
-    starts: int = 3
-    """How often it is started to see when there is what on the screen."""
+    seconds: float
+    keys: int
+    starts: int
 
-    def measure(self, peer: Peer, machine: Machine) -> Figures:
-        """Return all figures of a monitor."""
+    def measure(self, peer: Peer, machine: Machine) -> tuple[Figures, list[float]]:
+        """Return the figures of a monitor, and the milliseconds that each key took."""
         starts: list[tuple[float | None, float | None]] = []
-        after_driver = None
+        found: Figures = {}
         if peer.draws:
             starts = [self._start(peer, machine) for _ in range(self.starts)]
-            after_driver = self._awaited(peer, machine)
+            found["driver s"] = self._awaited(peer, machine)
+        found["screen s"] = middle(screen for screen, _ in starts)
+        found["values s"] = middle(values for _, values in starts)
         machine.rest()
         with self._open(peer, machine) as terminal:
             if peer.draws:
@@ -141,21 +112,12 @@ class Bench:
                 terminal.collect(self.seconds)
                 took = time.monotonic() - began
                 processes = terminal.processes()
-                used = processor_seconds(processes) - used
-                pieces = len(terminal.pieces) - pieces
-                sent = terminal.bytes_received - sent
-                memory = sum(map(pss, processes))
-                keys = self._keys(peer, terminal) if peer.answers_keys else ()
-        return Figures(
-            first_screen=_median([screen for screen, _ in starts]),
-            first_values=_median([values for _, values in starts]),
-            after_driver=after_driver,
-            core_percent=100 * used / took,
-            pss_mib=memory / MIB,
-            kilobytes_per_second=sent / took / 1000,
-            writes_per_second=pieces / took,
-            keys=tuple(keys),
-        )
+                found["core %"] = 100 * (processor_seconds(processes) - used) / took
+                found["writes/s"] = (len(terminal.pieces) - pieces) / took
+                found["kB/s"] = (terminal.bytes_received - sent) / took / 1000
+                found["PSS MiB"] = sum(map(pss, processes)) / 2**20
+                keys = self._keys(peer, terminal) if peer.answers_keys else []
+        return found, keys
 
     def _open(self, peer: Peer, machine: Machine, *, counted: bool = False) -> Recorder:
         scene, home = machine.scene, Path(tempfile.mkdtemp(dir=machine.folder))
@@ -224,7 +186,6 @@ def processor_seconds(pids: dict[int, str]) -> float:
 
 
 def pss(pid: int) -> int:
-    """Bytes of memory of a process, what it shares divided by how many share it."""
     try:
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
@@ -233,6 +194,7 @@ def pss(pid: int) -> int:
     return 1024 * int(found[1]) if found else 0
 
 
-def _median(values: list[float | None]) -> float | None:
-    known = sorted(value for value in values if value is not None)
-    return known[len(known) // 2] if known else None
+def middle(values: Iterable[float | None]) -> float | None:
+    """Return the median of the known values."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None

@@ -2,28 +2,23 @@
 
 Each runs in a pty against the fake driver, one after the other and then all again. The tables have
 the times, the costs, and each monitor's ratio to gputop. nvitop and gpustat are installed from PyPI
-into an environment that is deleted in the end. The machine should have nothing else to do.
-
-The devices are a file that is rewritten each second and read by the fake driver inside of each
-monitor: that is in the processor time of all of them.
+into an environment that is deleted in the end; nvtop is used if it is installed. The
+machine should have nothing else to do.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.driver import FakeDriver, build
 from tests.peers import NAMES, peers
 from tests.perf.machine import Machine, Scene
-from tests.perf.measure import Bench, Figures, compile_package
+from tests.perf.measure import Bench, Figures, compile_package, middle
 
 if TYPE_CHECKING:
     from tests.peers import Peer
@@ -39,11 +34,7 @@ def main() -> int:
     compile_package()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        compiler = shutil.which("cc")
-        if compiler is None:
-            print("the fake driver needs a C compiler, and there is no cc", file=sys.stderr)
-            return 3
-        driver = FakeDriver(folder, build(folder, compiler))
+        driver = FakeDriver(folder, build(folder, "cc"))
         monitors = peers(folder, options.tools)
         print(LEGEND)
         for scene in scenes(options.devices):
@@ -68,15 +59,14 @@ def arguments() -> argparse.Namespace:
 
 def scenes(counts: list[int]) -> list[Scene]:
     """Busy machines of so many devices, the largest also with many processes."""
-    found = [Scene(True, count, *COLUMNS_AND_ROWS) for count in counts]
-    return [*found, Scene(True, max(counts), *COLUMNS_AND_ROWS, processes=8)]
+    found = [Scene(count, *COLUMNS_AND_ROWS) for count in counts]
+    return [*found, Scene(max(counts), *COLUMNS_AND_ROWS, processes=8)]
 
 
 def rounds(
     bench: Bench, machine: Machine, monitors: list[Peer], count: int
-) -> dict[str, list[Figures]]:
-    """Measure each monitor in turn, so many times."""
-    found: dict[str, list[Figures]] = {str(peer): [] for peer in monitors}
+) -> dict[str, list[tuple[Figures, list[float]]]]:
+    found: dict[str, list[tuple[Figures, list[float]]]] = {str(peer): [] for peer in monitors}
     for turn in range(count):
         for peer in monitors:
             print(f"{machine.scene}: {peer}, {turn + 1} of {count}", file=sys.stderr, flush=True)
@@ -84,30 +74,18 @@ def rounds(
     return found
 
 
-def middle(values: Iterable[float | None]) -> float | None:
-    """The median of what there is."""
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
-
-
-def percentile(figures: list[Figures], share: float) -> float | None:
-    """Of the times of all keys."""
-    keys = sorted(key for each in figures for key in each.keys)
-    return keys[min(len(keys) - 1, int(share * len(keys)))] if keys else None
-
-
-COLUMNS: tuple[tuple[str, str, Callable[[list[Figures]], float | None]], ...] = (
-    ("screen s", "{:.3f}", lambda f: middle(each.first_screen for each in f)),
-    ("values s", "{:.3f}", lambda f: middle(each.first_values for each in f)),
-    ("driver s", "{:.3f}", lambda f: middle(each.after_driver for each in f)),
-    ("core %", "{:.2f}", lambda f: middle(each.core_percent for each in f)),
-    ("PSS MiB", "{:.1f}", lambda f: middle(each.pss_mib for each in f)),
-    ("kB/s", "{:.2f}", lambda f: middle(each.kilobytes_per_second for each in f)),
-    ("writes/s", "{:.1f}", lambda f: middle(each.writes_per_second for each in f)),
-    ("key ms", "{:.1f}", lambda f: percentile(f, 0.5)),
-    ("p99 ms", "{:.1f}", lambda f: percentile(f, 0.99)),
-)
-"""Title, form and value of each column: medians of the rounds, and of all keys together."""
+FORMS = {
+    "screen s": "{:.3f}",
+    "values s": "{:.3f}",
+    "driver s": "{:.3f}",
+    "core %": "{:.2f}",
+    "PSS MiB": "{:.1f}",
+    "kB/s": "{:.2f}",
+    "writes/s": "{:.1f}",
+    "key ms": "{:.1f}",
+    "p99 ms": "{:.1f}",
+}
+"""Form of each column: medians of the rounds, and of all keys together."""
 LEGEND = """\
 From the start to the first screen, and to the first number of a device; to that number from the
 driver's first answer, where it had to be waited for; share of a core, memory, bytes and writes of
@@ -115,26 +93,28 @@ all its processes while it runs; from an arrow key to the mark that it moves. Be
 """
 
 
-def table(scene: Scene, found: dict[str, list[Figures]]) -> list[str]:
-    """A row for each monitor, and under it its ratios to the first."""
-    lines = [str(scene), f"{'':16}" + "".join(f"{title:>{FIELD}}" for title, *_ in COLUMNS)]
-    first = next(iter(found.values()))
-    for name, figures in found.items():
-        values = [value(figures) for *_, value in COLUMNS]
-        shown = (
-            "-" if value is None else form.format(value)
-            for value, (_, form, _) in zip(values, COLUMNS, strict=True)
-        )
-        lines.append(f"{name:16}" + "".join(f"{text:>{FIELD}}" for text in shown))
-        if figures is not first:
-            ratios = (ratio(v, of(first)) for v, (*_, of) in zip(values, COLUMNS, strict=True))
-            line = f"{'  times':16}" + "".join(f"{text:>{FIELD}}" for text in ratios)
-            lines.append(line.rstrip())
+def summed_up(rounds: list[tuple[Figures, list[float]]]) -> Figures:
+    """Return the medians of the rounds."""
+    found = {title: middle(each.get(title) for each, _ in rounds) for title in FORMS}
+    keys = sorted(key for _, some in rounds for key in some)
+    if keys:
+        found["key ms"], found["p99 ms"] = keys[len(keys) // 2], keys[int(0.99 * len(keys))]
+    return found
+
+
+def table(scene: Scene, found: dict[str, list[tuple[Figures, list[float]]]]) -> list[str]:
+    """Return a row for each monitor, and under it its ratios to the first."""
+    lines = [str(scene), f"{'':16}" + "".join(f"{title:>{FIELD}}" for title in FORMS)]
+    first: Figures = {}
+    for name, rounds in found.items():
+        row, ratios, values = f"{name:16}", f"{'  times':16}", summed_up(rounds)
+        for title, form in FORMS.items():
+            value, base = values[title], first.get(title)
+            row += f"{'-' if value is None else form.format(value):>{FIELD}}"
+            ratios += f"{'' if value is None or not base else f'{value / base:.2f}x':>{FIELD}}"
+        lines += [row, ratios.rstrip()] if first else [row]
+        first = first or values
     return lines
-
-
-def ratio(value: float | None, of: float | None) -> str:
-    return "" if value is None or not of else f"{value / of:.2f}x"
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def chart_figure(chart: Chart) -> str:
         drawn.append(
             f'<path class="grid" d="M{LEFT} {down:.1f}H{WIDTH - RIGHT}"/>'
         )
-        said = _value_text(chart.value, tick)
+        said = _value_text(chart.value, tick) if tick else "0"
         drawn.append(
             f'<text class="y" x="{LEFT - 6}" y="{down + 4:.1f}">{said}</text>'
         )
