@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -177,6 +178,11 @@ class Session:
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+
+    async def heard(self) -> list[Event]:
+        """Return all events, the end last. To import torch takes long where others need the disk."""
+        async with asyncio.timeout(120), contextlib.aclosing(self.events()) as events:
+            return [event async for event in events]
 
 
 class PreparedSession:
