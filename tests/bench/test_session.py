@@ -228,6 +228,10 @@ PLAN = {
 ERROR = {"event": "error", "kind": "torch", "what": "W", "why": "Y", "remedy": "R"}
 WRONG = {"event": "verify", "checks": 3, "wrong_elements": 2}
 LIMIT = {"event": "limit", "by": "limit", "title": "Too hot", "why": "90°C"}
+ONE_WRONG = (
+    "The device computes wrong results: 1 element was wrong in 3 checks, and then the run "
+    "ended early (W: Y). Do not train on it; run the test again to be sure"
+)
 WRONG_RESULTS = "The device computes wrong results: 2 elements were wrong in 3 checks, and then"
 
 
@@ -243,8 +247,7 @@ WRONG_RESULTS = "The device computes wrong results: 2 elements were wrong in 3 c
         (
             (GREETING, PLAN, ERROR | {"checks": 3, "wrong_elements": 1}),
             1,
-            "The device computes wrong results: 1 element was wrong in 3 checks, and then the run "
-            "ended early (W: Y). Do not train on it; run the test again to be sure",
+            ONE_WRONG,
         ),
         ((GREETING, PLAN, WRONG, ERROR), 1, WRONG_RESULTS),
         ((GREETING, PLAN, WRONG, ERROR | {"kind": "hang"}), 1, "W: Y; 2 elements were wrong"),
