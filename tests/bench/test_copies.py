@@ -1,65 +1,145 @@
-"""`copy` between GPUs: who makes each copy, what is compared, whose turn it is, and the matrix."""
+"""`copy`: on a CPU, and between GPUs: who makes a copy, what is compared, whose turn it is."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
 import threading
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gputop.bench.events import Point
-from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.results.tables import pair_tables
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, copies, copy_paths, rows
-from tests.bench import gpus
 from tests.bench.forked import load_torch
-from tests.bench.pages import devices_text
 from tests.bench.workers import RecordedRun, needs_torch, request
-from tests.sessions import RESULT
 
-MIB = 1 << 20
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = needs_torch
+
+MIB, FREE_BYTES = 1 << 20, 1 << 30
+COPIES: list[tuple[int, int]] = []
+"""Bytes and stream of each copy of the driver."""
+COPYING: list[FakeTorch] = []
+"""Those that have chosen a stream, the last one at the end."""
 
 
-def gpu(**options: Any) -> Any:
-    return gpus.on_gpus(backends.Cpu, load_torch(), threading.Event(), **options)
+class FakeTorch:
+    """torch, with GPUs whose memories are the host's; the names of the devices are kept."""
+
+    def __init__(self, torch: Any, free: Callable[[int], int], *, access: bool) -> None:
+        self._torch, self.stream = torch, 0
+        self.made_on: list[str] = []
+        self.cuda = SimpleNamespace(
+            Stream=FakeStream,
+            stream=self._using,
+            synchronize=lambda *_: None,
+            can_device_access_peer=lambda *_: access,
+            mem_get_info=lambda number: (free(number), FREE_BYTES),
+            _sleep=lambda _: None,
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._torch, name)
+
+    def arange(self, *numbers: int, device: str, **options: Any) -> Any:
+        self.made_on.append(device)
+        return self._torch.arange(*numbers, **options)
+
+    def randint(self, *numbers: Any, device: str) -> Any:
+        return self._torch.randint(*numbers)
+
+    def empty(self, *sides: Any, device: str, **options: Any) -> Any:
+        return self._torch.empty(*sides, **options)
+
+    @contextlib.contextmanager
+    def _using(self, stream: FakeStream) -> Iterator[None]:
+        before, self.stream = self.stream, stream.cuda_stream
+        COPYING.append(self)
+        yield
+        COPYING.pop()
+        self.stream = before
+
+
+class FakeStream:
+    """A stream, whose handle is its GPU's number and 100."""
+
+    def __init__(self, device: str) -> None:
+        self.cuda_stream = 100 + int(device.removeprefix("cuda:"))
+
+    def wait_stream(self, other: FakeStream) -> None:
+        assert other is not self
+
+
+class Gpu(backends.Cpu):
+    def free_bytes(self) -> int:
+        return FREE_BYTES
+
+
+def gpu(free: Callable[[int], int] = lambda _: FREE_BYTES, *, access: bool = True) -> Any:
+    made: Any = Gpu(load_torch(), threading.Event())
+    made.torch, made.place = FakeTorch(load_torch(), free, access=access), "cuda"
+    return made
+
+
+def driver_copy(to: int, source: int, size: int, stream: int) -> None:
+    """What the driver does, at once."""
+    assert stream == COPYING[-1].stream, "its GPU is the current one"
+    COPIES.append((size, stream))
+    ctypes.memmove(to, source, size)
 
 
 @pytest.fixture(autouse=True)
-def _driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def _gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test has GPUs, and torch gets back what it had."""
-    gpus.COPIES.clear()
-    monkeypatch.setattr(copy_paths, "driver_copy", lambda: gpus.copy)
+    COPIES.clear()
+    torch = load_torch()
+    monkeypatch.setattr(copy_paths, "driver_copy", lambda: driver_copy)
     monkeypatch.setattr(copies, "DEVICE_SIZES", (1 << 16, MIB))
     monkeypatch.setattr(rows, "LEAST_BLOCKS", 1)
     monkeypatch.setattr(rows, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(rows, "REPEATABLE", math.inf)
-    if devices_have_torch():
-        torch = load_torch()
-        changed = (
-            (torch.Tensor, "cuda"),
-            (torch.Tensor, "pin_memory"),
-            (torch.cuda, "get_device_name"),
-        )
-        for where, name in changed:
-            monkeypatch.setattr(where, name, getattr(where, name))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
 
 
-def devices_have_torch() -> bool:
-    return not needs_torch.args[0]
+def run_of(folder: Path, seconds: float = 60.0) -> RecordedRun:
+    lock = folder / "lock"
+    lock.touch()
+    run = RecordedRun(worker_request(request(seconds=seconds, kind="copy")))
+    peers = ("GPU 0", "GPU 1")
+    run.request = replace(run.request, label="GPU 2", peers=peers, turns=3, rendezvous=str(lock))
+    return run
 
 
-def path_of(device: Any, way: str, peer: int = 1) -> copy_paths.PairPath:
-    return copy_paths.PairPath(copy_paths.Pair(device, peer, MIB), way, copy_paths.PAIR_WAYS[way])
+def points_of(run: RecordedRun) -> list[dict[str, Any]]:
+    return [each for each in run.sent if each["event"] == "point"]
 
 
-@needs_torch
+def test_on_a_cpu_one_thread_and_all_copy_what_is_read_and_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(copies, "HOST_SIZES", (1 << 16, MIB))
+    run = RecordedRun(worker_request(request(seconds=60.0, kind="copy")))
+    copies.copy(backends.Cpu(load_torch(), threading.Event()), run)
+    points = points_of(run)
+    assert {point["x"] for point in points} == {1 << 16, MIB}
+    assert points[0]["series"] == "host, 1 thread"
+    for point in points:
+        rate = 2 * point["x"] / point["values"]["seconds"]
+        assert point["values"]["bytes_per_second"] == pytest.approx(rate)
+    assert run.totals.wrong == 0
+    assert run.totals.verified == len(points) == run.sent[0]["rows"]
+
+
 @pytest.mark.parametrize(
     ("way", "streams", "receivers"),
     [
@@ -72,46 +152,29 @@ def test_who_makes_a_copy_and_who_has_it_then(
     way: str, streams: list[int], receivers: list[int]
 ) -> None:
     device = gpu()
-    path = path_of(device, way, 3)
+    path = copy_paths.PairPath(copy_paths.Pair(device, 3, MIB), way, copy_paths.PAIR_WAYS[way])
     assert device.torch.made_on == [f"cuda:{3 * end}" for to in (1, 0) for end in (1 - to, to)]
     path.clear()
     assert path.wrong() >= len(receivers) * (MIB // 8 - 1), "the word of number 0 is 0"
     path.copy(1)
-    assert [(MIB, stream) for stream in streams] == gpus.COPIES
+    assert [(MIB, stream) for stream in streams] == COPIES
     assert path.counted == len(receivers)
     assert path.wrong() == 0
     for _, received, source, _ in path.transfers:
         assert (received == source).all()
-
-
-@needs_torch
-def test_what_is_expected_did_not_come_over_the_link() -> None:
-    """A link that always gives the same wrong words gives them when they are compared, too."""
-    device = gpu()
-    path = path_of(device, "write to")
-    path.copy(1)
-    path.transfers[0][1][77] ^= 1
     device.torch.made_on.clear()
+    path.transfers[0][1][77] ^= 1
     assert path.wrong() == 1
-    assert device.torch.made_on == ["cuda:1"], "where it was received"
+    places = [f"cuda:{3 * to}" for to in receivers]
+    assert device.torch.made_on == places, "what is expected did not come over the link"
 
 
-def run_of(lock: Path, seconds: float = 60.0) -> RecordedRun:
-    lock.touch()
-    run = RecordedRun(worker_request(request(seconds=seconds, kind="copy")))
-    peers = ("GPU 0", "GPU 1")
-    run.request = replace(run.request, label="GPU 2", peers=peers, turns=3, rendezvous=str(lock))
-    return run
-
-
-@needs_torch
 @pytest.mark.parametrize("access", [True, False])
 def test_rows_of_every_other_gpu(tmp_path: Path, *, access: bool) -> None:
-    run = run_of(tmp_path / "lock")
+    run = run_of(tmp_path)
     copies.copy(gpu(access=access), run)
-    plan, *events = run.sent
-    points = [each for each in events if each["event"] == "point"]
-    assert plan["rows"] == 5 * 2 + 2 * 4
+    points = points_of(run)
+    assert run.sent[0]["rows"] == 5 * 2 + 2 * 4
     assert len(points) == 5 * 2 + 2 * 3, run.notes
     between = {each["series"]: each for each in points if each["series"].startswith("GPU 2: ")}
     assert list(between) == [
@@ -130,24 +193,21 @@ def test_rows_of_every_other_gpu(tmp_path: Path, *, access: bool) -> None:
     assert run.notes == [f"GPU 0: {how}", f"GPU 1: {how}"]
 
 
-@needs_torch
 def test_a_wrong_word_between_two_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(to: int, source: int, size: int, stream: int) -> None:
-        gpus.copy(to, source, size, stream)
+        driver_copy(to, source, size, stream)
         ctypes.c_uint8.from_address(to + 9).value ^= 4
 
     monkeypatch.setattr(copy_paths, "driver_copy", lambda: broken)
-    run = run_of(tmp_path / "lock")
+    run = run_of(tmp_path)
     copies.copy(gpu(), run)
     assert run.totals.wrong == 2 * 5, "one for each receiver, and in small copies"
 
 
 def test_one_copies_between_gpus_at_a_time_and_after_all_others(tmp_path: Path) -> None:
-    lock = tmp_path / "lock"
-    lock.touch()
-    run: Any = SimpleNamespace(request=SimpleNamespace(rendezvous=str(lock)))
+    run = run_of(tmp_path)
     first, second = copies.share_lock(run), copies.share_lock(run)
     alone = threading.Event()
 
@@ -164,21 +224,14 @@ def test_one_copies_between_gpus_at_a_time_and_after_all_others(tmp_path: Path) 
     waiting.join()
 
 
-def rows_of(number: int, rate: float) -> tuple[Point, ...]:
-    """Its own copies, and those to the other two."""
-    found = [Point("device to device", MIB, {"bytes_per_second": 2e12, "spread_percent": 0.1})]
-    for peer in {0, 1, 2} - {number}:
-        values = {"bytes_per_second": rate + peer * 1e9, "spread_percent": 0.2}
-        way = f"GPU {number}: write to GPU {peer}"
-        found += [
-            Point(way, 1 << 28, {**values, "latency_seconds": 3e-6}),
-            Point(way.replace("write to", "read from"), 1 << 28, values),
-        ]
-    return tuple(found)
-
-
 def test_several_have_a_matrix_for_each_direction() -> None:
-    points = [*rows_of(0, 4e11), *rows_of(1, 3e11)]  # and GPU 2 has failed
+    points = []
+    for number, rate in ((0, 4e11), (1, 3e11)):  # and GPU 2 has failed
+        for peer in {0, 1, 2} - {number}:
+            values = {"bytes_per_second": rate + peer * 1e9, "spread_percent": 0.2}
+            further = values | {"latency_seconds": 3e-6}
+            points.append(Point(f"GPU {number}: write to GPU {peer}", 1 << 28, further))
+            points.append(Point(f"GPU {number}: read from GPU {peer}", 1 << 28, values))
     write, latency, read = pair_tables(points)
     assert write.lines == [
         ["write to, GB/s", "GPU 0", "GPU 1", "GPU 2"],
@@ -187,12 +240,7 @@ def test_several_have_a_matrix_for_each_direction() -> None:
     ]
     assert latency.lines[1] == ["GPU 0", "–", "3 µs", "3 µs"]
     assert read.lines[0][0] == "read from, GB/s"
-    members = []
-    for n in range(3):
-        result = replace(RESULT, kind="copy", points=rows_of(n, 4e11), tflops_peak=None)
-        members.append(DeviceOutcome("", None, f"GPU {n}", "GPU", result))
-    assert "\n  write to, GB/s  GPU 0  GPU 1  GPU 2\n" in devices_text(members)
-    assert pair_tables(rows_of(0, 4e11)[:1]) == []
+    assert pair_tables([Point("device to device", MIB, {"bytes_per_second": 2e12})]) == []
 
 
 def test_sizes_that_the_host_does_not_hold_are_left_out_and_noted() -> None:
@@ -202,7 +250,6 @@ def test_sizes_that_the_host_does_not_hold_are_left_out_and_noted() -> None:
     assert note.startswith("no copies of 1024 MiB and more: they take 4 times as much")
 
 
-@needs_torch
 def test_peers_that_there_was_no_time_for_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,46 +261,38 @@ def test_peers_that_there_was_no_time_for_are_named(
 
     monkeypatch.setattr(copies, "_copy_alone", lambda *_: None)
     monkeypatch.setattr(copies, "_row", late)
-    run = run_of(tmp_path / "lock", seconds=5.0)
+    run = run_of(tmp_path, seconds=5.0)
     copies.copy(gpu(), run)
     assert measured == [f"GPU 2: {way} GPU 0" for way in copy_paths.PAIR_WAYS], "all of one peer"
     *_, note = run.notes
     assert note == "GPU 1: copies not measured, the time was up: give --seconds 12 or more"
 
 
-@needs_torch
-def test_a_peer_without_memory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, run = gpu(), run_of(tmp_path / "lock")
-    free = {1: MIB // 8}
-    monkeypatch.setattr(
-        made.torch.cuda,
-        "mem_get_info",
-        lambda number: (free.get(number, gpus.FREE_BYTES), gpus.FREE_BYTES),
-    )
-    copies.copy(made, run)
-    assert run.notes[-1] == "GPU 0: copies not measured, 0.0312 MiB may be used for each"
-
-
 BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable"
 
 
-@needs_torch
-@pytest.mark.parametrize("error", [RuntimeError(f"{BUSY}\nand advice"), MemoryError("no room")])
-def test_a_peer_without_a_context_costs_no_other_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+@pytest.mark.parametrize(
+    ("free", "why", "expected"),
+    [
+        (RuntimeError(f"{BUSY}\nand advice"), BUSY, 4),
+        (MemoryError("no room"), "no room", 4),
+        (MIB // 8, "0.0312 MiB may be used for each", 8),
+    ],
+)
+def test_a_peer_that_cannot_be_used_is_named_and_costs_no_other_row(
+    tmp_path: Path, free: int | Exception, why: str, expected: int
 ) -> None:
-    made, run = gpu(), run_of(tmp_path / "lock")
+    run = run_of(tmp_path)
 
-    def info(number: int) -> tuple[int, int]:
-        if number == 1:
-            raise error
-        return gpus.FREE_BYTES, gpus.FREE_BYTES
+    def free_of(number: int) -> int:
+        if number == 1 and isinstance(free, Exception):
+            raise free
+        return free if number == 1 and isinstance(free, int) else FREE_BYTES
 
-    monkeypatch.setattr(made.torch.cuda, "mem_get_info", info)
-    copies.copy(made, run)
-    said = str(error).splitlines()[0]
-    assert run.notes == [f"GPU 0: copies not measured, {said}", "GPU 1: peer access"]
-    assert run.sent[0]["rows"] == 5 * 2 + 4
-    series = [each["series"] for each in run.sent if each["event"] == "point"]
+    copies.copy(gpu(free_of), run)
+    assert f"GPU 0: copies not measured, {why}" in run.notes
+    assert "GPU 1: peer access" in run.notes
+    assert run.sent[0]["rows"] == 5 * 2 + expected
+    series = [each["series"] for each in points_of(run)]
     assert len(series) == 5 * 2 + 3
     assert sum(each.endswith("GPU 1") for each in series) == 3

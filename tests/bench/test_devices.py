@@ -17,7 +17,7 @@ from gputop.bench.plan.request import Request, Target
 from gputop.bench.plan.target_choice import busy_question, usable_requests
 from gputop.bench.worker import backends
 from tests.bench.commands import ran
-from tests.bench.machines import WHOLE, divided, instance, seen, undivided
+from tests.bench.machines import WHOLE, divided, instance, seen
 from tests.bench.workers import CPU, fake_interpreter
 from tests.driver.platforms import a100_mig
 from tests.streams import GIB, device, inventory, process, readings, sample
