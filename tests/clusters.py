@@ -17,7 +17,6 @@ import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
     from typing import Self
 
 START_SECONDS = 90.0
@@ -126,10 +125,3 @@ def _words(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []
-
-
-def executable(path: Path, text: str) -> str:
-    """A program of that text."""
-    path.write_text(text)
-    path.chmod(0o755)
-    return str(path)

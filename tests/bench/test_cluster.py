@@ -6,7 +6,6 @@ import importlib.util
 import json
 import re
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,6 @@ from tests.bench.workers import fake_interpreter, needs_torch
 from tests.clusters import RayCluster
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.pretender import worker
-from tests.fake_cuda import PYTHON
-from tests.fake_cuda.settings import Settings
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -76,22 +73,22 @@ class Nodes:
         gpus = [changes.get(f"g{n}", IDLE) for n in range(8)]
         self.driver.write(*gpus)
 
+    def ran(self, *arguments: str) -> tuple[int, Any, str]:
+        """Its exit status, its document and what it said."""
+        with self.begin(*arguments) as process:
+            out, err = process.communicate(timeout=BOUND)
+        return process.returncode, json.loads(out or "{}"), err
+
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         """The command, without a terminal."""
         return subprocess.Popen(
-            self.bench(*arguments),
+            self.bench("--json", *arguments),
             env=self.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-
-    def ran(self, *arguments: str) -> tuple[int, dict[str, Any], str]:
-        """Its exit status, its document and what it said."""
-        process = self.begin("--json", *arguments)
-        out, err = process.communicate(timeout=BOUND)
-        return process.returncode, json.loads(out or "{}"), err
 
     def wait_until_free(self) -> None:
         """Until nothing of a run is left on the nodes."""
@@ -109,8 +106,7 @@ def ray(
     without = folder / "without"
     without.mkdir()
     (without / "sitecustomize.py").write_text(NO_GPUTOP)
-    cuda = {**Settings(memory_gib=4).environment(), "FAKE_CUDA_PYTHON": sys.executable}
-    known = {**driver.environment(), **cuda, "PYTHONPATH": str(without)}
+    known = {**driver.environment(), "PYTHONPATH": str(without)}
     with RayCluster(8, known) as cluster:
         yield Nodes(cluster, driver, folder)
 
@@ -143,15 +139,6 @@ def until_running(nodes: Nodes, count: int) -> list[psutil.Process]:
     raise TimeoutError(f"{len(nodes.ray.workers())} of {count} workers")
 
 
-def until_measuring(nodes: Nodes) -> None:
-    """Wait until a worker has had its processor for seconds: torch is imported, and it works."""
-    (worker, *_) = until_running(nodes, 1)
-    until = time.monotonic() + BOUND
-    while worker.cpu_times().user < 8.0:
-        assert time.monotonic() < until
-        time.sleep(0.1)  # nothing can be awaited: another process reads what it says
-
-
 def test_the_distribution_is_shown_live_and_outliers_by_host_and_uuid(
     nodes: Nodes, tmp_path: Path
 ) -> None:
@@ -173,33 +160,6 @@ def test_the_distribution_is_shown_live_and_outliers_by_host_and_uuid(
     assert re.search(r"GPU 2: like devices: \d+\.\d % under the median", text)
 
 
-@needs_torch
-def test_a_hot_gpu_ends_its_run_and_the_result_is_kept(nodes: Nodes) -> None:
-    """The real worker on a fake CUDA, with its guard. Ray chooses which GPU it is."""
-    nodes.change(**{f"g{n}": replace(IDLE, temperature_celsius=70) for n in range(8)})
-    arguments = ("--devices", "1", "--size", "128", "--seconds", "600", "--python", str(PYTHON))
-    process = nodes.begin("--json", *arguments)
-    until_measuring(nodes)
-    nodes.change(**{f"g{n}": replace(IDLE, temperature_celsius=90) for n in range(8)})
-    out, err = process.communicate(timeout=BOUND)
-    assert process.returncode == 4, err
-    assert "it reached 90°C, and its limit is 86°C (slowdown at 89°C)" in err
-    document = json.loads(out)
-    (result,) = document.get("results", [document])
-    assert result["stopped"] == "limit"
-    assert result["conditions"]["driver_version"] == "580.95.05"
-    assert result["conditions"]["temperature_celsius_max"] == 90
-    done = subprocess.run(
-        [*COMMAND, "--history", "--json"],
-        env=nodes.environment(),
-        capture_output=True,
-        check=True,
-        timeout=BOUND,
-    )
-    (kept,) = json.loads(done.stdout)
-    assert (kept["host"], kept["stopped"]) == (result["host"], "limit")
-
-
 def test_a_gpu_in_use_is_left_out_unless_asked_for(nodes: Nodes, tmp_path: Path) -> None:
     nodes.change(
         g3=replace(IDLE, processes=(FakeProcess(4242),)),
@@ -217,7 +177,7 @@ def test_a_gpu_in_use_is_left_out_unless_asked_for(nodes: Nodes, tmp_path: Path)
 
 
 def test_who_dies_is_named_and_the_rest_goes_on(nodes: Nodes, tmp_path: Path) -> None:
-    process = nodes.begin("--seconds", "8", "--json", *pretending(tmp_path))
+    process = nodes.begin("--seconds", "8", *pretending(tmp_path))
     workers = {each.environ()["CUDA_VISIBLE_DEVICES"]: each for each in until_running(nodes, 8)}
     workers[uuid(1)].kill()
     parent = workers[uuid(4)].parent()
@@ -254,12 +214,10 @@ def test_ranks_on_the_nodes_of_the_cluster(nodes: Nodes) -> None:
     other = nodes.ray.add_node(1)
     try:
         ranks = ("collective", "--device", "cpu", "--seconds", "30")
-        process = nodes.begin(*ranks, "--devices", "9", "--json")
-        out, err = process.communicate(timeout=BOUND)
+        status, documents, err = nodes.ran(*ranks, "--devices", "9")
     finally:
         nodes.ray.kill_node(other)
-    assert (process.returncode, err) == (0, "")
-    documents = json.loads(out)
+    assert (status, err) == (0, "")
     assert len({each["host"] for each in documents}) == 2
     first, *others = documents
     assert [each["points"] for each in others] == [first["points"]] * 8
