@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.bench.plan.kinds import DTYPES
-from gputop.bench.worker import backends, loads, throughput
+from gputop.bench.worker import loads, throughput
 from gputop.bench.worker.checksums import Checksums
 from gputop.bench.worker.product import NOT_REPEATABLE, REPEATS, Product
 from tests.bench.forked import load_torch
-from tests.bench.test_worker import cpu, paced, run_in_process, without_a_gpu
+from tests.bench.test_worker import cpu, paced, run_in_process
 from tests.bench.workers import needs_torch
 
 if TYPE_CHECKING:
@@ -104,6 +104,10 @@ def test_a_high_bit_of_an_element_is_found(dtype: str) -> None:
             assert sums.take().tolist() == [1, 1, 0]
 
 
+def round_otherwise(c: Any) -> None:
+    c.view(load_torch().int16)[3, 4] ^= 1
+
+
 def test_other_bits_of_the_right_value_are_counted_and_not_wrong() -> None:
     product, sums = verified("bfloat16", 64, 512, 64)
     product.faults = {2: round_otherwise, 5: round_otherwise}
@@ -171,42 +175,3 @@ def test_the_run_counts_every_product(monkeypatch: pytest.MonkeyPatch) -> None:
     assert totals.wrong == 1
     assert totals.mismatches == {"not repeatable": 1}
     assert product.made == totals.iterations + REPEATS
-
-
-def round_otherwise(c: Any) -> None:
-    bits = c.view({2: load_torch().int16, 4: load_torch().int32}[c.element_size()])
-    bits[3, 4] ^= 1
-
-
-def zero(c: Any) -> None:
-    c[5, 5] = 0
-
-
-@pytest.mark.parametrize(
-    ("fault", "made", "found"),
-    [
-        (round_otherwise, range(20, 99), (0, {"other bits": 3})),
-        (zero, range(20, 21), (1, {"not repeatable": 1})),
-        (zero, range(20, 99), (3, {"wrong": 3})),
-    ],
-)
-def test_a_gpu_that_compares_some_products_accuses_no_other_bits(
-    fault: Callable[[Any], None], made: range, found: tuple[int, dict[str, int]]
-) -> None:
-    """Every batch of ten is checked, with the next one launched before that is known."""
-    product, _ = verified("float32", 192, 192, 192)
-    product.sums, product.spare, product.made = None, load_torch().empty_like(product.c), 0
-    device = backends.Cuda(without_a_gpu(), run_in_process()[0].halt)
-    product.faults = dict.fromkeys(made, fault)
-    wrong = launched = 0
-    while launched < 4 or device.in_flight:
-        if launched < 4:
-            device.launch(product, 10, check=True)
-            launched += 1
-        if launched == 1:
-            continue
-        while (ended := device.poll()) is None:
-            pass
-        wrong += ended.wrong or 0
-        product.made = 10 * launched  # the repetitions are not of the run
-    assert (wrong, device.mismatches) == found

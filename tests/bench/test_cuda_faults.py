@@ -19,7 +19,7 @@ from tests.bench.cuda import (
     target,
     with_faults,
 )
-from tests.bench.test_cuda_kinds import LITTLE, OLD_TORCH
+from tests.bench.test_cuda_kinds import LITTLE, OLD_TORCH, SLOW
 from tests.bench.workers import QUICK, needs_torch
 from tests.fake_cuda.settings import Fault
 
@@ -38,8 +38,6 @@ NOT_TODAY = Fault("product", exception="TypeError", message="not today")
 NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
 WITHOUT_FLOAT8 = replace(MACHINE, capability="8.0")
 """A GPU that NVML says has float8, as `target` is of `MACHINE`."""
-SLOW = replace(MACHINE, rates={"float32": 0.02})
-"""Products of the smallest size take 0.1 s."""
 SMALL: dict[str, Any] = {"kind": "sweep", "size": 8, "seconds": 20.0, "fault": QUICK}
 WITHOUT_RESULT: dict[str, tuple[dict[str, Any], int, str]] = {
     "busy": ({"settings": with_faults(Fault("context", message=BUSY))}, 3, "busy or unavailable"),
@@ -263,37 +261,6 @@ async def test_a_type_that_the_gpu_does_not_have_is_a_note_beside_others(runs: R
     )
     assert heard.series() == ["bfloat16"]
     assert any(note.startswith("float8_e4m3: torch._scaled_mm") for note in heard.result.notes)
-
-
-def halted_where(condition: str) -> str:
-    """Return a fault by which the run is halted before the time of a row is taken."""
-    return f"""
-time_row = rows.Rows.time
-def halted(self, *arguments, **options):
-    if {condition}:
-        self.run.halt.set()
-    return time_row(self, *arguments, **options)
-rows.Rows.time = halted
-"""
-
-
-@pytest.mark.parametrize(
-    ("kind", "where"),
-    [
-        ("sweep", "self.table.rows == 1"),
-        ("peak", "self.to_come == 2"),  # the second one of three other ways
-        ("copy", "self.table.rows == 1"),
-    ],
-)
-async def test_a_row_that_is_stopped_before_it_was_timed_is_not_there(
-    runs: Runs, kind: str, where: str
-) -> None:
-    size = 256 if kind in ("sweep", "peak") else None
-    fault = QUICK + halted_where(where)
-    heard = await runs.run(kind, size=size, seconds=20.0, settings=LITTLE, fault=fault)
-    assert heard.rows
-    assert all(row.values["seconds"] > 0 for row in heard.rows)
-    assert heard.result.wrong_elements == 0
 
 
 async def test_collective_that_cannot_begin_is_no_fault_of_the_devices(runs: Runs) -> None:

@@ -14,6 +14,8 @@ pytestmark = needs_torch
 
 LITTLE = replace(MACHINE, memory_gib=1.25)
 """A GPU with room for copies of 16 MiB, and for no larger ones."""
+SLOW = replace(MACHINE, rates={"float32": 0.02})
+"""Products of size 1024 take 0.1 s."""
 OLD_TORCH = replace(MACHINE, torch="2.4.1")
 
 
@@ -29,6 +31,14 @@ async def test_soak_in_every_data_type(runs: Runs, dtype: str) -> None:
     assert result.tflops_device is not None
     assert heard.samples[-1].iterations <= result.iterations
     assert result.method.startswith(heard.plan.method[:20])
+
+
+async def test_the_rate_is_that_of_the_device_and_two_batches_are_in_flight(runs: Runs) -> None:
+    result = (await runs.run("soak", "float32", settings=SLOW, seconds=1.0)).result
+    assert result.tflops_device == pytest.approx(0.02, rel=0.02)
+    assert 0.01 < (result.tflops_mean or 0) <= 0.0202
+    assert result.iterations == pytest.approx(result.seconds * 0.02e12 / 2 / 256**3, rel=0.5)
+    assert ", 2 in flight; " in result.method
 
 
 @pytest.mark.parametrize("dtype", ["tf32", "float8_e4m3"])

@@ -8,11 +8,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.bench.plan.kinds import KINDS
-from gputop.bench.plan.request import HIGHEST_HERTZ, LOWEST_HERTZ, Request
+from gputop.bench.plan.request import Request
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import burn, loads, throughput
 from gputop.bench.worker import main as runs
@@ -37,25 +35,6 @@ def run_of(
     asked = Request(CPU, "float32", 128, seconds, kind=kind, hertz=hertz)
     run = RecordedRun(worker_request(asked))
     return run, run.sent
-
-
-hertz = st.floats(LOWEST_HERTZ, HIGHEST_HERTZ)
-
-
-@given(hertz, st.floats(1.7e9, 1.8e9), st.floats(0, 20))
-def test_work_begins_only_where_it_ends_before_the_edge(
-    frequency: float, now: float, work: float
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time, "time", lambda: now)
-        pause = loads.pause(frequency, work)
-    phase = now * frequency % 1.0
-    if pause:
-        assert phase + pause * frequency == pytest.approx(1.0), "the next period"
-        assert phase > 0.05 or work * frequency > 0.45
-    else:
-        assert phase <= 0.5
-        assert phase + work * frequency <= 0.5 + 1e-9 or phase <= 0.05
 
 
 class Device:

@@ -62,6 +62,12 @@ def test_the_end_of_the_parent_is_the_end_of_the_worker() -> None:
         assert raw.process.wait(STOP_SECONDS) is not None
 
 
+def test_a_worker_ends_by_itself() -> None:
+    with RawWorker(request(seconds=0.1)) as raw:
+        assert raw.until("done")["stopped"] == "time"
+        assert raw.process.wait(STOP_SECONDS) == 0
+
+
 def test_what_others_print_does_not_reach_the_events() -> None:
     script = (
         "import os, runpy, sys; runpy.run_path(sys.argv[1])['load']()\n"
@@ -188,70 +194,6 @@ def test_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(seconds >= 50 for seconds in apart[:-1]), "the last one is at the end of the run"
 
 
-class Event:
-    """A device event without a device: it has passed when it was asked for the second time."""
-
-    def __init__(self, **_: object) -> None:
-        self.asked = 0
-
-    def record(self) -> None:
-        pass
-
-    def query(self) -> bool:
-        self.asked += 1
-        return self.asked > 1
-
-    def synchronize(self) -> None:
-        pass
-
-    def elapsed_time(self, _: Event) -> float:
-        return 10.0
-
-
-def without_a_gpu() -> Any:
-    """What `Cuda` uses of torch, on the CPU."""
-    torch = load_torch()
-    return SimpleNamespace(
-        int64=torch.int64,
-        bool=torch.bool,
-        cuda=SimpleNamespace(Event=Event),
-        ne=torch.ne,
-        empty_like=torch.empty_like,
-        empty=lambda *shape, dtype, **_: torch.empty(*shape, dtype=dtype),
-    )
-
-
-def test_two_batches_are_in_flight_and_all_of_them_are_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    run, sent = run_in_process(0.4)
-    product = made()
-    product.keep_first()
-    device = backends.Cuda(without_a_gpu(), run.halt)
-    run.totals = throughput.SoakTotals(2 * product.n**3)
-    launched, batches, in_flight = [0], [0], []
-
-    def launch(product: products.Product, products: int, *, check: bool) -> None:
-        backends.Cuda.launch(device, product, products, check=check)
-        launched[0] += products
-        batches[0] += 1
-        in_flight.append(device.in_flight)
-
-    monkeypatch.setattr(device, "launch", launch)
-    loads.measure(device, run, product, paced(device, 3))
-    figures = run.totals.figures()
-    assert set(in_flight) == {1, 2}
-    assert device.in_flight == 0
-    assert figures.iterations == launched[0]
-    assert figures.checks > 0
-    assert figures.wrong_elements == 0
-    assert figures.seconds >= 0.4
-    assert figures.tflops_device == pytest.approx(
-        2 * product.n**3 * launched[0] / (0.010 * batches[0]) / 1e12
-    )
-    assert {event["event"] for event in sent} == {"sample", "verify"}
-
-
 class Instant:
     """A device whose products take a given time on a clock of its own."""
 
@@ -305,7 +247,7 @@ def test_no_batch_is_launched_that_the_run_does_not_need(
 
 
 def test_a_check_comes_as_often_as_it_costs_next_to_nothing() -> None:
-    gpu = backends.Cuda(without_a_gpu(), threading.Event())
+    gpu: Any = SimpleNamespace(share_of_checks=0.01, least_interval=0.0)
     assert throughput.Pace(gpu, 0.001, 0.0002).check_interval <= throughput.BATCH_SECONDS
     assert throughput.Pace(gpu, 0.001, 0.01).check_interval == pytest.approx(1.0)
     assert throughput.Pace(cpu(), 0.001, 0.0002).check_interval == 1.0

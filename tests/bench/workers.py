@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -86,17 +85,6 @@ class RawWorker:
     def until(self, name: str) -> dict[str, Any]:
         """The first event of that name."""
         return next(event for event in self.events() if event["event"] == name)
-
-    def stopped(self) -> dict[str, Any]:
-        """Stop it after its first sample: what it says at its end."""
-        self.until("sample")
-        began = time.monotonic()
-        self.tell("stop")
-        done = self.until("done")
-        assert time.monotonic() - began < STOP_SECONDS
-        self.process.wait(STOP_SECONDS)
-        assert done["stopped"] == "user"
-        return done
 
     def __enter__(self) -> Self:
         return self
