@@ -194,21 +194,6 @@ def test_who_dies_is_named_and_the_rest_goes_on(nodes: Nodes, tmp_path: Path) ->
     assert len(done) == 6
 
 
-def test_a_stop_reaches_every_worker(nodes: Nodes, tmp_path: Path) -> None:
-    argv = nodes.bench("--seconds", "600", *pretending(tmp_path))
-    with Terminal(argv, env=nodes.environment()) as terminal:
-        terminal.wait_for("8 running", timeout=BOUND)
-        workers = nodes.ray.workers()
-        terminal.send("\x03")
-        _, alive = psutil.wait_procs(workers, timeout=2)
-        assert alive == []
-        terminal.wait_for("VERDICT", timeout=BOUND)
-        assert terminal.wait() == 130
-        assert terminal.text.count(" stopped") == 8
-        terminal.wait_until_gone()
-    assert len(workers) == 8
-
-
 @needs_torch
 def test_ranks_on_the_nodes_of_the_cluster(nodes: Nodes) -> None:
     other = nodes.ray.add_node(1)

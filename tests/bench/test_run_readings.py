@@ -26,14 +26,12 @@ from tests.streams import NOW, host, inventory, sample
 GPU = target_choice.targets(inventory(1), sample(1))[0]
 
 
-def sampled(
-    *samples: Sample, seconds: float = 10.0, target: request.Target = GPU, begins: float = NOW
-) -> DeviceRun:
-    """A run that begins at that time; the samples come in between its windows of a second."""
-    clock = Clock(begins)
-    run = run_on(target, clock)
-    events: list[tuple[float, Any]] = [(begins, PLANNED)]
-    events += [(begins + n, Progress(float(n), 1.0, n, 700.0)) for n in range(1, int(seconds) + 1)]
+def sampled(*samples: Sample) -> DeviceRun:
+    """A run; the samples come in between its windows of a second."""
+    clock = Clock()
+    run = run_on(GPU, clock)
+    events: list[tuple[float, Any]] = [(NOW, PLANNED)]
+    events += [(NOW + n, Progress(float(n), 1.0, n, 700.0)) for n in range(1, 11)]
     events += [(seen.time, seen) for seen in samples]
     for clock.time, event in sorted(events, key=lambda each: each[0]):
         if isinstance(event, Sample):
@@ -82,27 +80,22 @@ def test_a_power_cap_of_the_second_half_is_counted_and_what_is_not_reported_is_n
     assert capped(*[None] * 10) is None
 
 
-def test_energy_is_what_the_counter_says_between_begin_and_end() -> None:
-    samples = [gpu_sample(NOW + n, energy_joules=5e6 + 650.0 * n) for n in range(-3, 10)]
-    found = conditions(sampled(*samples), seconds=10.0)
-    assert found.energy_joules == pytest.approx(6500.0)
-    assert found.tflop_per_joule == pytest.approx(700.0 * 10 / 6500)
-
-
 @pytest.mark.parametrize(
-    "counter",
+    ("counter", "joules"),
     [
-        pytest.param([None] * 10, id="absent"),
-        pytest.param([5e6, 6e6, 7e6, 10.0, 600.0, 1200.0, 1800.0, 2e6, 8e6, 9e6], id="backwards"),
-        pytest.param([1.0] + [None] * 9, id="one reading"),
-        pytest.param([1.0, 2.0, 3.0] + [None] * 7, id="too little of the run"),
+        pytest.param([5e6 + 650.0 * n for n in range(10)], 6500.0, id="steady"),
+        pytest.param([None] * 10, None, id="absent"),
+        pytest.param([5e6, 6e6, 7e6, 10.0, 600.0, 1200.0, 1800.0, 2e6], None, id="backwards"),
+        pytest.param([1.0, 2.0, 3.0] + [None] * 7, None, id="too little of the run"),
     ],
 )
-def test_energy_is_unknown_where_the_counter_does_not_say(counter: list[float | None]) -> None:
-    samples = [gpu_sample(NOW + 1 + n, energy_joules=joules) for n, joules in enumerate(counter)]
+def test_energy_is_what_the_counter_says_if_it_does(
+    counter: list[float | None], joules: float | None
+) -> None:
+    samples = [gpu_sample(NOW + 1 + n, energy_joules=read) for n, read in enumerate(counter)]
     found = conditions(sampled(*samples))
-    assert found.energy_joules is None
-    assert found.tflop_per_joule is None
+    assert found.energy_joules == pytest.approx(joules)
+    assert found.tflop_per_joule == pytest.approx(joules and 700.0 * 10 / joules)
 
 
 def test_reasons_are_counted_by_the_device_or_else_by_the_samples() -> None:
@@ -145,20 +138,12 @@ def test_the_time_axis_is_that_of_the_throughput_also_where_checks_are_not_timed
 
 
 def test_an_instance_has_the_readings_of_its_gpu_and_no_energy_of_its_own() -> None:
-    instance = Device(0, "MIG-1", "NVIDIA H100 MIG 1g.10gb", inventory(1).devices[0].uuid, 1)
-    divided = dataclasses.replace(inventory(1), devices=(*inventory(1).devices, instance))
-    target = dataclasses.replace(GPU, uuid="MIG-1", parent_uuid=instance.parent_uuid)
-    clock = Clock()
-    run = run_on(target, clock)
-    run.add_event(PLANNED)
-    for n in range(1, 5):
-        seen = gpu_sample(NOW + n, power_watts=650.0, energy_joules=650.0 * n)
-        run.add_event(divided)
-        run.add_event(seen)
-    found = conditions(run, 4.0)
-    assert found.power_watts_mean == pytest.approx(650.0)
+    gpu = inventory(1).devices[0]
+    run = run_of(Device(0, "MIG-1", "NVIDIA H100 MIG 1g.10gb", gpu.uuid, 1), gpu)
+    found = conditions(run, 3.0)
+    assert found.sm_clock_mhz_mean == pytest.approx(1500.0)
     assert found.pci_device_id == "2330"
-    assert (run.readings.device, run.readings.gpu) == (instance, inventory(1).devices[0])
+    assert run.readings.gpu == gpu
     assert found.energy_joules is None
     assert found.tflop_per_joule is None
 
@@ -178,7 +163,7 @@ def run_of(device: Device, *others: Device) -> DeviceRun:
     machine = dataclasses.replace(inventory(1), devices=(device, *others))
     for n in range(1, 4):
         run.add_event(machine)
-        run.add_event(gpu_sample(NOW + n, sm_clock_mhz=1500))
+        run.add_event(gpu_sample(NOW + n, sm_clock_mhz=1500, energy_joules=650.0 * n))
     return run
 
 

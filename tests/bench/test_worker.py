@@ -25,7 +25,6 @@ from tests.bench.forked import load_torch
 from tests.bench.workers import STOP_SECONDS, RawWorker, RecordedRun, needs_torch, request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 pytestmark = needs_torch
@@ -85,29 +84,23 @@ def test_what_others_print_does_not_reach_the_events() -> None:
 FILES = sorted(WORKER.parent.glob("*.py"))
 
 
-def names_imported(nodes: Iterable[ast.AST]) -> set[str]:
-    """Return the packages that these statements import, without the worker's own modules."""
-    found: set[str] = set()
-    for node in nodes:
-        if isinstance(node, ast.ImportFrom) and not node.level:
-            found.add((node.module or "").split(".")[0])
-        elif isinstance(node, ast.Import):
-            found.update(each.name.split(".")[0] for each in node.names)
-    return found
-
-
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_it_is_valid_for_old_pythons_and_needs_nothing_of_gputop(file: Path) -> None:
     tree = ast.parse(file.read_text(), feature_version=(3, 9))
     nodes = list(ast.walk(tree))
-    allowed = {"torch"}
+    allowed = {"torch", *sys.stdlib_module_names}
     if file.stem in ("guard", "heat"):
         allowed.add("gputop")  # the agent, from folders that the parent names
-    assert names_imported(nodes) - set(sys.stdlib_module_names) <= allowed
-    # The others may be imported later, in a function.
-    assert names_imported(tree.body) <= set(sys.stdlib_module_names)
-    siblings = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level}
-    assert siblings <= {each.stem for each in FILES}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            assert node.module in {each.stem for each in FILES}
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            packages = {name.partition(".")[0] for name in names}
+            assert packages <= allowed
+            if node in tree.body:  # the others may be imported later, in a function
+                assert packages <= set(sys.stdlib_module_names)
     # Its folder is first on the path of modules until it has taken it off.
     assert file.stem.startswith("__") or file.stem not in sys.stdlib_module_names
 
