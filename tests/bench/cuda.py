@@ -100,9 +100,9 @@ class Runs:
 
     def request(
         self,
-        kind: str = "soak",
+        kind: str,
         dtype: str = "bfloat16",
-        size: int | None = 256,
+        size: int | None = None,
         seconds: float = 0.5,
         *,
         settings: Settings = MACHINE,
@@ -149,8 +149,8 @@ class Runs:
     ) -> list[Heard]:
         """Run a kind on several devices."""
         requests = [
-            self.request(kind, size=None, seconds=seconds, settings=settings, fault=fault, number=n)
-            for n in range(count)
+            self.request(kind, seconds=seconds, settings=settings, fault=fault, number=number)
+            for number in range(count)
         ]
         heard = {request.target: Heard() for request in requests}
         runs = Runner(Run(target_choice.with_peers(requests)))
@@ -163,17 +163,13 @@ class Runs:
         return list(heard.values())
 
 
-MAY_BE_OLDER = 3
-"""Checks that may be of products from before the faults began."""
-
-
 def in_the_middle(
     file: Path, until: Callable[[Verified], bool] | None = None
 ) -> Callable[[Event, Session], None]:
     """Let the faults of that file happen from the first sample or row on.
 
-    The run is stopped once `until` is true of a check. The first checks after the faults began do
-    not count: their products may be older.
+    The run is stopped once `until` is true of a check. The first three checks after the faults
+    began do not count: their products may be older.
     """
     stops: list[asyncio.Task[None]] = []
     checks = 0
@@ -185,7 +181,7 @@ def in_the_middle(
         if until is None or stops or not isinstance(event, Verified) or not file.exists():
             return
         checks += 1
-        if checks > MAY_BE_OLDER and until(event):
+        if checks > 3 and until(event):
             stops.append(asyncio.create_task(session.stop()))
 
     return hear
