@@ -151,6 +151,12 @@ def test_memory_that_takes_too_long_to_fill_is_left_out(monkeypatch: pytest.Monk
     assert isinstance(run.totals, worker.MemoryTotals)
     assert run.totals.patterns["random"] == (2 * (2 + 4) * MIB, 4.0, 2)
     assert run.notes[0].startswith("tested 0.00195 of 0.00")
+    missing = "moving inversions, walking ones, walking zeros"
+    assert run.notes[1].startswith(f"the time was up before {missing}: give more --seconds")
+    row, other = run.totals.figures().points
+    assert (row.series, row.x) == ("random", MIB)
+    assert row.values == {"bytes_per_second": 3 * MIB, "passes": 1.0}
+    assert other.series == "address"
 
 
 def test_windows_in_bytes_are_joined_and_drawn_in_their_unit() -> None:

@@ -247,6 +247,18 @@ def test_a_check_comes_as_often_as_it_costs_next_to_nothing() -> None:
     assert throughput.Pace(cpu(), 0.001, 3.0).check_interval == pytest.approx(30.0)
 
 
+def test_a_batch_changes_the_pace_at_most_by_a_factor_of_two() -> None:
+    pace = throughput.Pace(cpu(), 0.001, 0.0)
+    assert (pace.batch_at(0.0), pace.batch_at(1.0), pace.most_in_flight) == (50, 50, 1)
+    for seconds, known in ((1.0, 0.002), (1.0, 0.004), (0.0, 0.002), (0.3, 0.003)):
+        pace.update(throughput.EndedBatch(100, 0.0, seconds, check_seconds=seconds))
+        assert pace.product_seconds == pytest.approx(known)
+    assert pace.check_seconds == 0.3
+    pace.update(throughput.EndedBatch(0, 0.0, 9.0))
+    assert pace.product_seconds == pytest.approx(0.003), "a pause has no product"
+    assert throughput.products_in(1.0, 0.0) == throughput.products_in(0.1, 1.0) == 1
+
+
 def test_a_run_without_progress_is_stuck_and_after_the_plan_its_device_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
