@@ -92,6 +92,18 @@ class Heard:
         return list(dict.fromkeys(row.series for row in self.rows))
 
 
+async def together(requests: list[Request]) -> list[Heard]:
+    """Run on several devices."""
+    heard = {request.target: Heard() for request in requests}
+
+    def take(which: Target, event: Event) -> None:
+        heard[which].events.append(event)
+
+    async with asyncio.timeout(100):
+        await Runner(Run(target_choice.with_peers(requests))).follow(take)
+    return list(heard.values())
+
+
 class Runs:
     """Starts runs on a fake CUDA."""
 
@@ -152,15 +164,7 @@ class Runs:
             self.request(kind, seconds=seconds, settings=settings, fault=fault, number=number)
             for number in range(count)
         ]
-        heard = {request.target: Heard() for request in requests}
-        runs = Runner(Run(target_choice.with_peers(requests)))
-
-        def take(which: Target, event: Event) -> None:
-            heard[which].events.append(event)
-
-        async with asyncio.timeout(100):
-            await runs.follow(take)
-        return list(heard.values())
+        return await together(requests)
 
 
 def in_the_middle(

@@ -113,11 +113,3 @@ async def test_pulse_says_how_long_it_was_loaded(runs: Runs) -> None:
     heard = await runs.run("pulse", seconds=1.0, hertz=4.0)
     assert any("at 4 Hz" in note for note in heard.result.notes)
     assert any("power is read once a second" in note for note in heard.result.notes)
-
-
-@pytest.mark.slow
-async def test_collective_between_two_devices(runs: Runs) -> None:
-    for heard in await runs.together("collective", 2, 2.0, fault=QUICK):
-        assert heard.series() == ["all-reduce", "all-gather", "reduce-scatter"]
-        assert heard.plan.layout == "2 ranks, nccl"
-        assert heard.result.wrong_elements == 0
