@@ -22,7 +22,6 @@ from tests.bench.commands import InTerminal, ends, environment, parsed, ran, run
 from tests.bench.kept import soak
 from tests.bench.workers import CPU, RESULT, needs_torch
 from tests.runs import ended
-from tests.schemas import problem_of
 from tests.streams import inventory, process, sample
 
 if TYPE_CHECKING:
@@ -46,15 +45,6 @@ def test_json_is_all_that_is_on_standard_output() -> None:
     )
     (kept,) = store.recent(10)
     assert kept.tflops_mean == result["tflops_mean"]
-
-
-@pytest.mark.slow
-@needs_torch
-@pytest.mark.parametrize("kind", ["soak", "copy", "sweep", "check"])
-def test_the_document_fits_its_schema(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    little = ["--memory-share", "0.1"]  # others need some of the machine's meanwhile
-    main(["bench", kind, "--device", "cpu", "--seconds", "1", "--json", *little])
-    assert problem_of("bench", json.loads(capsys.readouterr().out)) is None
 
 
 @pytest.mark.parametrize(

@@ -111,5 +111,8 @@ async def test_burn_multiplies_and_copies(runs: Runs) -> None:
 
 async def test_pulse_says_how_long_it_was_loaded(runs: Runs) -> None:
     heard = await runs.run("pulse", seconds=1.0, hertz=4.0)
-    assert any("at 4 Hz" in note for note in heard.result.notes)
+    (note,) = (each for each in heard.result.notes if each.startswith("loaded for "))
+    assert note.partition(" %")[2].startswith(" of the time, at 4 Hz, with ")
+    assert 25 < float(note.split()[2]) < 55
+    assert heard.plan.data == "random normal in pulses of 4 Hz"
     assert any("power is read once a second" in note for note in heard.result.notes)

@@ -19,8 +19,9 @@ from gputop.bench.events import Progress
 from gputop.bench.plan import kinds
 from gputop.bench.run.worker_launch import WORKER
 from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import backends, errors, loads, main, throughput
+from gputop.bench.worker import backends, burn, errors, loads, main, throughput
 from gputop.bench.worker import product as products
+from gputop.bench.worker.needs import fixed_bytes
 from tests.bench.forked import load_torch
 from tests.bench.workers import STOP_SECONDS, RawWorker, RecordedRun, needs_torch, request
 
@@ -403,6 +404,26 @@ def test_a_remedy_names_options_that_the_kind_takes(kind: str) -> None:
         assert ("--size" in remedy) == kinds.KINDS[kind].has_size
 
 
+@pytest.mark.parametrize(
+    ("phase", "work", "pause"),
+    [
+        (0.0, 0.1, 0.0),
+        (0.0, 9.0, 0.0),  # longer than the load: it begins with it
+        (0.1, 9.0, 0.9),
+        (0.39, 0.1, 0.0),
+        (0.41, 0.1, 0.59),
+        (0.6, 0.0, 0.4),
+    ],
+)
+def test_a_pulse_begins_work_only_where_it_ends_in_the_first_half_of_a_period(
+    monkeypatch: pytest.MonkeyPatch, phase: float, work: float, pause: float
+) -> None:
+    for hertz in (0.5, 20.0):
+        now = 1000.0 + phase / hertz
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        assert loads.pause(hertz, work / hertz) == pytest.approx(pause / hertz, abs=1e-9)
+
+
 FLOP = 10**12
 PRODUCT, BURST = 0.001, 0.06
 """Seconds of a product in the burst, and the seconds of work until it is over."""
@@ -445,3 +466,37 @@ def test_windows_by_the_host_s_clock_are_longer(*, device_time: bool, pulsed: bo
     samples = samples_of(device_time=device_time, pulsed=pulsed)
     assert all(each.window_seconds >= throughput.FIRST_WINDOW_SECONDS - 1e-9 for each in samples)
     assert samples[0].tflops < 0.95
+
+
+def operands(product: products.Product, times: int) -> list[int]:
+    """Where the operands of so many products lie."""
+    found = []
+    for _ in range(times):
+        product.multiply()
+        found.append(product.a.data_ptr())
+    return found
+
+
+def test_burn_takes_operands_from_all_over_the_memory_it_may_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(burn.COPIED_BYTES, "cpu", 1 << 20)
+    run, _ = run_in_process()
+    run.request = replace(run.request, free_bytes=fixed_bytes("cpu") + (8 << 20))
+    first = made(n=192)
+    first.keep_first()
+    first.judge()
+    product = burn.Ring(first, cpu(), run)
+    count = int(run.notes[-1].split()[2])
+    taken = operands(product, 2 * count)
+    assert len(set(taken)) == count > 3
+    assert taken[:count] == taken[count:]
+    each = 2 * 192 * 192 * 4
+    needed = products.bytes_needed(run.request, "float32", (192, 192, 192))
+    left = (8 << 20) - needed - 2 * burn.COPIED_BYTES["cpu"]
+    assert (count - 1) * each <= left < count * each
+    assert cpu().compare(product) == 0
+
+
+def test_every_kind_of_the_worker_is_offered() -> None:
+    assert set(main.KINDS) == set(kinds.KINDS) - {"check"}
