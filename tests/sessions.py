@@ -180,7 +180,7 @@ class Session:
             await asyncio.gather(running, return_exceptions=True)
 
     async def heard(self) -> list[Event]:
-        """Return all events, the end last. To import torch takes long where others need the disk."""
+        """Return all events. To import torch takes long where others need the disk."""
         async with asyncio.timeout(120), contextlib.aclosing(self.events()) as events:
             return [event async for event in events]
 

@@ -68,6 +68,14 @@ def test_a_worker_ends_by_itself() -> None:
         assert raw.process.wait(STOP_SECONDS) == 0
 
 
+def test_the_products_at_hand_are_verified_after_a_stop() -> None:
+    with RawWorker(request(seconds=600.0), "main.STOP_SECONDS = 60.0\n") as raw:
+        raw.until("sample")
+        raw.tell("stop")
+        *_, last, done = raw.events()
+    assert (last["event"], done["stopped"]) == ("verify", "user")
+
+
 def test_what_others_print_does_not_reach_the_events() -> None:
     script = (
         "import os, runpy, sys; runpy.run_path(sys.argv[1])['load']()\n"
