@@ -54,8 +54,9 @@ def address() -> Iterator[str]:
             next(line for line in said if "--block" in line)
             yield found[1]
         finally:
-            for process in (*psutil.Process(head.pid).children(recursive=True), head):
+            for process in psutil.Process(head.pid).children(recursive=True):
                 process.kill()
+            head.kill()
 
 
 def test_a_run_on_its_nodes_ends_with_all_results(address: str, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ async def test_sweep_has_rows_of_each_data_type(runs: Runs) -> None:
     result = heard.result
     assert (result.stopped, result.wrong_elements) == ("time", 0)
     assert result.tflops_peak == max(row.values["tflops"] for row in heard.rows)
-    assert result.checks >= result.verified_products == len(heard.rows)
+    assert result.checks >= len(heard.rows) == result.verified_products
 
 
 async def test_copy_has_rows_of_each_way(runs: Runs) -> None:

@@ -102,7 +102,7 @@ def test_before_it_begins_it_says_how_far_the_device_is() -> None:
 
 def test_a_table_counts_its_rows() -> None:
     rows = [Point("float32", n, {"tflops": 0.2, "seconds": 1e-3}, (n, n, n)) for n in (8, 16)]
-    events = (replace(PLANNED, rows=8), *rows)
+    events: list[Event] = [replace(PLANNED, rows=8), *rows]
     line = said(after(CPU, *((0, each) for each in events), seconds=3.0, kind="sweep"))
     assert "3 s, at most 57 s left  2 of at most 8 rows" in line
     assert line.count("━") == 10, "a quarter of the rows, though not of the time"

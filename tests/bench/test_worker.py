@@ -165,7 +165,8 @@ def paced(device: Any, products: int) -> throughput.Pace:
 def test_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     run, _ = run_in_process(600.0)
     device = cpu()
-    device.rest_seconds, waits = 7.0, []
+    device.rest_seconds = 7.0
+    waits: list[float] = []
     monkeypatch.setattr(run.halt, "wait", waits.append)
     product, _ = loads.prepare(device, run)
     assert waits == [7.0], "a GPU rests after the warm-up, so that its burst is measured"
