@@ -1,6 +1,7 @@
 """A stress test whose events are known, in the place of a worker."""
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
@@ -172,6 +173,11 @@ class Session:
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+
+    async def heard(self) -> list[Event]:
+        """Return all events. To import torch takes long where others need the disk."""
+        async with asyncio.timeout(120), contextlib.aclosing(self.events()) as events:
+            return [event async for event in events]
 
 
 class PreparedSession:

@@ -84,6 +84,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Runs:
-    """Runs on the fake CUDA."""
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Runs on the fake CUDA, which may take long to stop on a busy machine."""
+    monkeypatch.setattr("gputop.bench.run.device_runner.STOP_SECONDS", 30.0)
     return Runs(tmp_path)

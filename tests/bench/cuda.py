@@ -92,6 +92,18 @@ class Heard:
         return list(dict.fromkeys(row.series for row in self.rows))
 
 
+async def together(requests: list[Request]) -> list[Heard]:
+    """Run on several devices."""
+    heard = {request.target: Heard() for request in requests}
+
+    def take(which: Target, event: Event) -> None:
+        heard[which].events.append(event)
+
+    async with asyncio.timeout(100):
+        await Runner(Run(target_choice.with_peers(requests))).follow(take)
+    return list(heard.values())
+
+
 class Runs:
     """Starts runs on a fake CUDA."""
 
@@ -100,9 +112,9 @@ class Runs:
 
     def request(
         self,
-        kind: str = "soak",
+        kind: str,
         dtype: str = "bfloat16",
-        size: int | None = 256,
+        size: int | None = None,
         seconds: float = 0.5,
         *,
         settings: Settings = MACHINE,
@@ -149,22 +161,10 @@ class Runs:
     ) -> list[Heard]:
         """Run a kind on several devices."""
         requests = [
-            self.request(kind, size=None, seconds=seconds, settings=settings, fault=fault, number=n)
-            for n in range(count)
+            self.request(kind, seconds=seconds, settings=settings, fault=fault, number=number)
+            for number in range(count)
         ]
-        heard = {request.target: Heard() for request in requests}
-        runs = Runner(Run(target_choice.with_peers(requests)))
-
-        def take(which: Target, event: Event) -> None:
-            heard[which].events.append(event)
-
-        async with asyncio.timeout(100):
-            await runs.follow(take)
-        return list(heard.values())
-
-
-MAY_BE_OLDER = 3
-"""Checks that may be of products from before the faults began."""
+        return await together(requests)
 
 
 def in_the_middle(
@@ -172,8 +172,8 @@ def in_the_middle(
 ) -> Callable[[Event, Session], None]:
     """Let the faults of that file happen from the first sample or row on.
 
-    The run is stopped once `until` is true of a check. The first checks after the faults began do
-    not count: their products may be older.
+    The run is stopped once `until` is true of a check. The first three checks after the faults
+    began do not count: their products may be older.
     """
     stops: list[asyncio.Task[None]] = []
     checks = 0
@@ -185,7 +185,7 @@ def in_the_middle(
         if until is None or stops or not isinstance(event, Verified) or not file.exists():
             return
         checks += 1
-        if checks > MAY_BE_OLDER and until(event):
+        if checks > 3 and until(event):
             stops.append(asyncio.create_task(session.stop()))
 
     return hear

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.bench.plan.kinds import DTYPES
-from gputop.bench.worker import backends, loads, throughput
+from gputop.bench.worker import loads, throughput
 from gputop.bench.worker.checksums import Checksums
 from gputop.bench.worker.product import NOT_REPEATABLE, REPEATS, Product
 from tests.bench.forked import load_torch
-from tests.bench.test_worker import cpu, paced, run_in_process, without_a_gpu
+from tests.bench.test_worker import cpu, paced, run_in_process
 from tests.bench.workers import needs_torch
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def test_a_high_bit_of_an_element_is_found(dtype: str) -> None:
     size = product.c.double().abs()
     usual = (size > size.square().mean().sqrt()).nonzero().tolist()
     for bit in (1 << bits - 2, 1 << bits - 3):
-        for row, column in (usual[0], usual[len(usual) // 2], usual[-1]):
+        for row, column in (usual[0], usual[-1]):
 
             def flip(_: Any, bit: int = bit, at: tuple[int, int] = (row, column)) -> None:
                 product.c_bits[at] ^= bit
@@ -104,19 +104,15 @@ def test_a_high_bit_of_an_element_is_found(dtype: str) -> None:
             assert sums.take().tolist() == [1, 1, 0]
 
 
+def round_otherwise(c: Any) -> None:
+    c.view(load_torch().int16)[3, 4] ^= 1
+
+
 def test_other_bits_of_the_right_value_are_counted_and_not_wrong() -> None:
     product, sums = verified("bfloat16", 64, 512, 64)
-
-    def round_otherwise(_: Any) -> None:
-        product.c_bits[3, 4] ^= 1
-
     product.faults = {2: round_otherwise, 5: round_otherwise}
     sums.multiply(6)
     assert sums.take().tolist() == [0, 0, 2]
-
-
-def every(fault: Callable[[Any], None], numbers: range) -> dict[int, Callable[[Any], None]]:
-    return dict.fromkeys(numbers, fault)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +121,7 @@ def every(fault: Callable[[Any], None], numbers: range) -> dict[int, Callable[[A
 )
 def test_a_mismatch_is_repeated_and_told_apart(wrong: range, kind: str) -> None:
     product, sums = verified("float32", 64, 64, 64)
-    product.faults = every(one_sigma, wrong)
+    product.faults = dict.fromkeys(wrong, one_sigma)
     sums.multiply()
     assert sums.take().tolist() == [1, 1, 0]
     assert sums.repeat() == kind
@@ -167,62 +163,15 @@ def test_right_products_are_not_accused(
     assert accused(dtype, m, n, min(k, 130), column_major)[:4] == [0, 0, 0, 0]
 
 
-def measured(
-    monkeypatch: pytest.MonkeyPatch, device: Any, faults: dict[int, Callable[[Any], None]]
-) -> tuple[throughput.SoakTotals, Injected]:
-    """The totals of a run in this process, in which every product is verified."""
+def test_the_run_counts_every_product(monkeypatch: pytest.MonkeyPatch) -> None:
     product, _ = verified("float32", 192, 192, 192)
     run, _ = run_in_process(0.3)
-    run.totals = throughput.SoakTotals(product.flop)
+    totals = run.totals = throughput.SoakTotals(product.flop)
     monkeypatch.setattr(product, "exact", lambda: 0)
-    product.faults = faults
+    product.faults = {30: one_sigma}
+    device = cpu()
     loads.measure(device, run, product, paced(device, 20))
-    return run.totals, product
-
-
-def test_the_run_counts_every_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    totals, product = measured(monkeypatch, cpu(), {30: one_sigma})
     assert totals.verified == totals.iterations > 30
     assert totals.wrong == 1
     assert totals.mismatches == {"not repeatable": 1}
     assert product.made == totals.iterations + REPEATS
-
-
-def round_otherwise(c: Any) -> None:
-    bits = c.view({2: load_torch().int16, 4: load_torch().int32}[c.element_size()])
-    bits[3, 4] ^= 1
-
-
-def zero(c: Any) -> None:
-    c[5, 5] = 0
-
-
-@pytest.mark.parametrize(
-    ("fault", "made", "found"),
-    [
-        (round_otherwise, range(20, 21), (0, {"other bits": 1})),
-        (round_otherwise, range(20, 99), (0, {"other bits": 3})),
-        (zero, range(20, 21), (1, {"not repeatable": 1})),
-        (zero, range(20, 99), (3, {"wrong": 3})),
-    ],
-)
-def test_a_gpu_that_compares_some_products_accuses_no_other_bits(
-    fault: Callable[[Any], None], made: range, found: tuple[int, dict[str, int]]
-) -> None:
-    """Every batch of ten is checked, with the next one launched before that is known."""
-    product, _ = verified("float32", 192, 192, 192)
-    product.sums, product.spare, product.made = None, load_torch().empty_like(product.c), 0
-    device = backends.Cuda(without_a_gpu(), run_in_process()[0].halt)
-    product.faults = every(fault, made)
-    wrong = launched = 0
-    while launched < 4 or device.in_flight:
-        if launched < 4:
-            device.launch(product, 10, check=True)
-            launched += 1
-        if launched == 1:
-            continue
-        while (ended := device.poll()) is None:
-            pass
-        wrong += ended.wrong or 0
-        product.made = 10 * launched  # the repetitions are not of the run
-    assert (wrong, device.mismatches) == found

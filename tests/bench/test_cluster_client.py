@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import psutil
@@ -15,10 +16,13 @@ from gputop.bench.cluster import run
 from gputop.bench.cluster.run import Cluster
 from tests.bench.commands import COMMAND, environment
 from tests.bench.workers import fake_interpreter
+from tests.driver import FakeDevice, FakeProcess
 from tests.e2e.pretender import worker
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.driver import FakeDriver
 
 MISMATCH = """Version mismatch: The cluster was started with:
     Ray: 2.9.0
@@ -69,8 +73,8 @@ def fake_ray(folder: Path, init: str = "pass", free: float = 4.0) -> str:
     return str(folder)
 
 
-def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    known = environment()
+def ran(folder: Path, *arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    known = environment() | changes
     return subprocess.run(
         [*COMMAND, "--ray", *arguments],
         env={**known, "PYTHONPATH": f"{folder}:{known['PYTHONPATH']}"},
@@ -166,3 +170,46 @@ def test_a_run_goes_through_the_relay_to_workers_and_back(tmp_path: Path) -> Non
     assert all(each["iterations"] > 0 for each in results)
     assert len({each["host"] for each in results}) == 1
     assert children() == []
+
+
+IDLE = FakeDevice(memory_used_bytes=4 << 20, memory_reserved_bytes=0, clock_event_reasons=0x4)
+
+
+@pytest.mark.driver
+def test_gpus_that_are_slow_or_broken_or_in_use_are_named(
+    tmp_path: Path, driver: FakeDriver
+) -> None:
+    driver.write(IDLE, IDLE, IDLE, replace(IDLE, processes=(FakeProcess(4242),)))
+    python = fake_interpreter(tmp_path, worker(slow=1, broken=2, lag=140.0))
+    fake_ray(tmp_path)
+    asked = ("auto", "--seconds", "1", "--python", python, "--json")
+    done = ran(tmp_path, *asked, **driver.environment())
+    assert done.returncode == 3
+    assert "GPU 3 is left out: it is in use by process 4242 (" in done.stderr
+    odd = {each["place"]: each["reasons"][0] for each in json.loads(done.stdout)["outliers"]}
+    assert set(odd) == {"GPU 1", "GPU 2", "GPU 3"}
+    assert "% under the median of" in odd["GPU 1"]
+    assert "too little is free" in odd["GPU 2"]
+
+
+DIES = """
+import os, pathlib, sys
+other = pathlib.Path(sys.argv[0]).with_name("other")
+try:
+    other.mkdir()
+except FileExistsError:
+    os.kill(os.getpid(), 9)
+"""
+"""The second worker to start ends at once."""
+
+
+def test_a_worker_that_is_killed_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    python = fake_interpreter(tmp_path, DIES + worker())
+    fake_ray(tmp_path)
+    trial = ("--device", "cpu", "--devices", "2", "--seconds", "1", "--python", python)
+    done = ran(tmp_path, "auto", *trial, "--json")
+    assert done.returncode == 3
+    document = json.loads(done.stdout)
+    (odd,) = document["outliers"]
+    assert "it was ended by SIGKILL" in odd["reasons"][0]
+    assert [each.get("stopped") for each in document["results"]].count("time") == 1

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
 import re
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gputop.agent.problem import Problem
-from gputop.bench.events import Done, Event, Failed, Hello
+from gputop.bench.events import Done, Failed
 from gputop.bench.plan.request import Request, Target, check_together, cpu_ranks
 from gputop.bench.plan.target_choice import targets, with_peers
 from gputop.bench.run.run import Run
 from gputop.bench.run.runner import Runner
 from gputop.bench.worker import collective
 from gputop.commands import bench as command
-from tests.bench.commands import parsed, ran
+from tests.bench.commands import parsed
+from tests.bench.cuda import together
 from tests.bench.forked import load_torch
 from tests.bench.machines import divided, seen
+from tests.bench.test_cuda_kinds import LITTLE
+from tests.bench.test_group import ends as ends_of
 from tests.bench.test_peers import GPUS
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
-from tests.sessions import RESULT, PreparedSession
+from tests.sessions import EVENTS, EndlessSession
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from gputop.bench.run.device_run import DeviceRun
+    from tests.bench.cuda import Runs
 
 SERIES = (collective.ALL_REDUCE, collective.ALL_GATHER, collective.REDUCE_SCATTER)
 
@@ -42,17 +42,15 @@ def asked(*targets: Target, seconds: float = 30.0, python: str | None = None) ->
 
 @pytest.mark.parametrize(
     ("series", "ranks", "factor"),
-    [
-        ("all-reduce", 2, 1.0),
-        ("all-reduce", 4, 1.5),
-        ("all-reduce", 8, 1.75),
-        ("all-gather", 2, 0.5),
-        ("all-gather", 8, 0.875),
-        ("reduce-scatter", 4, 0.75),
-    ],
+    [("all-reduce", 2, 1.0), ("all-reduce", 8, 1.75), ("all-gather", 8, 0.875)],
 )
 def test_bus_bandwidth_is_that_of_nccl_tests(series: str, ranks: int, factor: float) -> None:
     assert collective.bus_factor(series, ranks) == factor
+
+
+def test_of_few_times_the_99th_percentile_is_the_longest() -> None:
+    assert collective.percentile_99([2.0, 3.0, 1.0]) == 3.0
+    assert collective.percentile_99([float(n) for n in range(1, 201)]) == 198.0
 
 
 class Together:
@@ -129,26 +127,7 @@ def test_the_cpu_becomes_as_many_ranks_as_are_asked_for() -> None:
     assert [each.target.index for each in requests] == [0, 1, 2]
 
 
-async def ends_of(
-    requests: list[Request], make: Any = None
-) -> tuple[dict[Target, Done | Failed], list[int]]:
-    """How each rank ended, and the workers' pids."""
-    ends: dict[Target, Done | Failed] = {}
-    pids: list[int] = []
-
-    def take(target: Target, event: Event) -> None:
-        if isinstance(event, Hello):
-            pids.append(event.pid)
-        if isinstance(event, Done | Failed):
-            assert target not in ends, "a rank ends once"
-            ends[target] = event
-
-    async with asyncio.timeout(100):
-        await Runner(Run(with_peers(requests)), make).follow(take)
-    return ends, pids
-
-
-class Rank(PreparedSession):
+class Rank(EndlessSession):
     """A rank that runs until it is stopped, unless it ends by itself."""
 
     by_itself: Mapping[str, Done | Failed]
@@ -156,20 +135,16 @@ class Rank(PreparedSession):
 
     def __init__(self, request: Request, device: DeviceRun, *, waits: bool = False) -> None:
         super().__init__(request, device, waits=waits)
-        self.number, self.stopped = request.target.number or "", asyncio.Event()
-        self.was_stuck, self.by = self.number in self.stuck, ""
+        self.number = request.target.number or ""
+        self.was_stuck = self.number in self.stuck
 
     async def events(self) -> AsyncGenerator[Any]:
-        yield Hello("3.11", "2.13", "a device", 1, 1)
-        if self.number in self.by_itself:
-            yield self.by_itself[self.number]
+        if self.number not in self.by_itself:
+            async for event in super().events():
+                yield event
             return
-        await self.stopped.wait()
-        yield Done(replace(RESULT, stopped=self.by))
-
-    async def stop(self, by: str = "user") -> None:
-        self.by = by
-        self.stopped.set()
+        yield EVENTS[0]
+        yield self.by_itself[self.number]
 
 
 BROKEN = Failed(Problem("It broke", "it did", "Mend it"), 1)
@@ -185,26 +160,42 @@ BROKEN = Failed(Problem("It broke", "it did", "Mend it"), 1)
 )
 async def test_what_one_rank_fails_by_is_the_end_of_all(stuck: Collection[str], says: str) -> None:
     made = type("Made", (Rank,), {"by_itself": {"1": BROKEN}, "stuck": stuck, "requests": []})
-    ends, _ = await ends_of(asked(*GPUS), make=made)
-    (end,) = set(ends.values())
-    assert end == Failed(Problem("It broke", says, "Mend it"), 1)
-    assert list(ends) == list(dict.fromkeys(ends)), "each is told"
+    ends = await ends_of(Runner(Run(with_peers(asked(*GPUS))), made))
+    expected = Failed(Problem("It broke", says, "Mend it"), 1)
+    assert ends == dict.fromkeys(GPUS, expected), "each is told"
 
 
-QUICK = """
-import os, signal
-collective.SIZES, collective.ROW_SECONDS = (1 << 10, 1 << 14), 0.1
-send = main.WorkerRun.send
-"""
-AT_A_CHECK = """
-def failing(self, event):
-    send(self, event)
-    if isinstance(event, main.Verified) and self.request.rank == 1:
-        os.kill(os.getpid(), signal.{signal})
-main.WorkerRun.send = failing
-"""
-"""Rank 1 ends, or stops, where it has told of its first check."""
-IMPATIENT = "main.HANG_SECONDS = 5.0\n"
+FEW_SIZES = "collective.SIZES, collective.ROW_SECONDS = (1 << 10, 1 << 17, 1 << 25), 0.1\n"
+
+
+@needs_torch
+@pytest.mark.parametrize("place", ["cpu", "cuda"])
+async def test_rows_of_two_ranks(runs: Runs, tmp_path: Path, place: str) -> None:
+    if place == "cuda":
+        heard = await runs.together("collective", 2, 20.0, settings=LITTLE, fault=FEW_SIZES)
+    else:
+        python = fake_interpreter(tmp_path, broken_worker(FEW_SIZES))
+        heard = await together(asked(*cpu_ranks(2), python=python))
+    first, second = heard
+    sizes = (1 << 10, 1 << 17) if place == "cpu" else (1 << 10, 1 << 17, 1 << 25)
+    assert [(row.series, row.x) for row in first.rows] == [
+        (series, size) for size in sizes for series in SERIES
+    ]
+    assert first.rows == second.rows
+    for row in first.rows:
+        values, factor = row.values, collective.bus_factor(row.series, 2)
+        rate = row.x / values["seconds"]
+        assert values["algorithm_bytes_per_second"] == pytest.approx(rate)
+        assert values["bytes_per_second"] == pytest.approx(factor * rate)
+        assert values["p99_seconds"] > 0
+        assert values["wrong"] == 0
+    assert first.plan.layout == f"2 ranks, {'nccl' if place == 'cuda' else 'gloo'}"
+    for each in heard:
+        assert each.plan.rows == each.result.checks == len(first.rows)
+        assert (each.result.stopped, each.result.wrong_elements) == ("time", 0)
+        assert any("under 64 KiB" in note for note in each.result.notes) is (place == "cuda")
+
+
 ONE_MORE = """
 operations = collective.Message.operations
 def wrong(self):
@@ -217,61 +208,9 @@ collective.Message.operations = property(wrong)
 """
 
 
-def python_of(folder: Path, fault: str = "") -> str:
-    return fake_interpreter(folder, broken_worker(QUICK + fault))
-
-
-@pytest.mark.slow
 @needs_torch
-def test_four_ranks_of_a_cpu(tmp_path: Path) -> None:
-    done = ran(
-        *("collective", "--device", "cpu", "--ranks", "4", "--seconds", "30", "--json"),
-        *("--python", python_of(tmp_path)),
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    first, *others = json.loads(done.stdout)
-    assert [each["points"] for each in others] == [first["points"]] * 3
-    assert {(each["wrong_elements"], each["checks"]) for each in (first, *others)} == {(0, 6)}
-    rows = [(row["series"], row["x"]) for row in first["points"]]
-    assert rows == [(series, size) for size in (1 << 10, 1 << 14) for series in SERIES]
-    for row in first["points"]:
-        values, factor = row["values"], collective.bus_factor(row["series"], 4)
-        rate = row["x"] / values["seconds"]
-        assert values["algorithm_bytes_per_second"] == pytest.approx(rate)
-        assert values["bytes_per_second"] == pytest.approx(factor * rate)
-        assert values["p99_seconds"] > 0
-        assert values["wrong"] == 0
-
-
-@pytest.mark.slow
-@needs_torch
-def test_a_wrong_sum_is_found_and_the_rank_named(tmp_path: Path) -> None:
-    python = python_of(tmp_path, ONE_MORE)
-    done = ran("collective", "--device", "cpu", "--ranks", "2", "--python", python, "--json")
-    assert done.returncode == 1
-    (line,) = (each for each in done.stderr.splitlines() if "error" in each)
-    assert "rank 1 computed wrong results: 4 elements in 6 checks" in line
-    rows = json.loads(done.stdout)[1]["points"]
-    assert [row["values"]["wrong"] for row in rows] == [2.0, 0.0, 0.0] * 2
-
-
-@pytest.mark.slow
-@needs_torch
-@pytest.mark.parametrize(
-    ("fault", "says"),
-    [
-        (AT_A_CHECK.format(signal="SIGKILL"), "it was ended by SIGKILL"),
-        (AT_A_CHECK.format(signal="SIGSTOP") + IMPATIENT, "it does not answer any more"),
-    ],
-    ids=["killed", "stopped"],
-)
-async def test_a_rank_that_is_gone_ends_all(tmp_path: Path, fault: str, says: str) -> None:
-    ranks = cpu_ranks(3)
-    ends, pids = await ends_of(asked(*ranks, python=python_of(tmp_path, fault)))
-    (end,) = set(ends.values())
-    assert isinstance(end, Failed)
-    assert end.problem.why == f"{ranks[1].label}: {says}"
-    assert len(ends) == len(pids) == 3
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+async def test_a_wrong_sum_is_counted_where_it_is_and_told_to_all(runs: Runs) -> None:
+    fault = FEW_SIZES + ONE_MORE
+    first, second = await runs.together("collective", 2, 20.0, settings=LITTLE, fault=fault)
+    assert (first.result.wrong_elements, second.result.wrong_elements) == (0, 6)
+    assert [row.values["wrong"] for row in first.rows] == [2.0, 0.0, 0.0] * 3

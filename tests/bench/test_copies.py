@@ -1,147 +1,123 @@
-"""`copy` between GPUs: who makes each copy, what is compared, whose turn it is, and the matrix."""
+"""`copy`: on a CPU, and between GPUs: what is compared, whose turn it is, and the matrix."""
 
 from __future__ import annotations
 
-import ctypes
-import math
 import os
 import threading
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gputop.bench.events import Point
-from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.results.tables import pair_tables
 from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import backends, copies, copy_paths, rows
-from tests.bench import gpus
+from gputop.bench.worker import backends, copies
 from tests.bench.forked import load_torch
-from tests.bench.pages import devices_text
-from tests.bench.workers import RecordedRun, needs_torch, request
-from tests.sessions import RESULT
+from tests.bench.test_cuda_kinds import LITTLE
+from tests.bench.workers import QUICK, RecordedRun, needs_torch, request
+from tests.fake_cuda.settings import Fault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.bench.cuda import Runs
+
+pytestmark = needs_torch
 
 MIB = 1 << 20
+WAYS = ("write to", "read from", "both directions with")
 
 
-def gpu(**options: Any) -> Any:
-    return gpus.on_gpus(backends.Cpu, load_torch(), threading.Event(), **options)
+def test_on_a_cpu_one_thread_and_all_copy_what_is_read_and_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(copies, "HOST_SIZES", (1 << 16, MIB))
+    run = RecordedRun(worker_request(request(seconds=60.0, kind="copy")))
+    copies.copy(backends.Cpu(load_torch(), threading.Event()), run)
+    points = [each for each in run.sent if each["event"] == "point"]
+    assert {point["x"] for point in points} == {1 << 16, MIB}
+    assert points[0]["series"] == "host, 1 thread"
+    for point in points:
+        rate = 2 * point["x"] / point["values"]["seconds"]
+        assert point["values"]["bytes_per_second"] == pytest.approx(rate)
+    assert run.totals.wrong == 0
+    assert run.totals.verified == len(points) == run.sent[0]["rows"]
 
 
-@pytest.fixture(autouse=True)
-def _driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test has GPUs, and torch gets back what it had."""
-    gpus.COPIES.clear()
-    monkeypatch.setattr(copy_paths, "driver_copy", lambda: gpus.copy)
-    monkeypatch.setattr(copies, "DEVICE_SIZES", (1 << 16, MIB))
-    monkeypatch.setattr(rows, "LEAST_BLOCKS", 1)
-    monkeypatch.setattr(rows, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(rows, "REPEATABLE", math.inf)
-    if devices_have_torch():
-        torch = load_torch()
-        changed = (
-            (torch.Tensor, "cuda"),
-            (torch.Tensor, "pin_memory"),
-            (torch.cuda, "get_device_name"),
-        )
-        for where, name in changed:
-            monkeypatch.setattr(where, name, getattr(where, name))
+@pytest.mark.parametrize("access", [True, False])
+async def test_rows_of_every_other_gpu(runs: Runs, *, access: bool) -> None:
+    machine = replace(LITTLE, peer_access=access)
+    how = "peer access" if access else "no peer access, by the host"
+    for number, heard in enumerate(
+        await runs.together("copy", 2, 20.0, settings=machine, fault=QUICK)
+    ):
+        peer = 1 - number
+        assert heard.result.notes == (f"GPU {peer}: {how}",)
+        between = heard.rows[-3:]
+        assert [row.series for row in between] == [
+            f"GPU {number}: {way} GPU {peer}" for way in WAYS
+        ]
+        assert heard.plan.rows == len(heard.rows) + 1
+        for row in between:
+            moved = (2 if "both" in row.series else 1) * row.x
+            rate = moved / row.values["seconds"]
+            assert row.values["bytes_per_second"] == pytest.approx(rate)
+            assert ("latency_seconds" in row.values) is ("write to" in row.series)
+        assert heard.result.wrong_elements == 0
+        assert heard.result.verified_products == len(heard.rows) + 1, "and the small copies"
 
 
-def devices_have_torch() -> bool:
-    return not needs_torch.args[0]
+WRONG_WORD = """
+wrong = copy_paths.PairPath.wrong
+def flipped(self):
+    self._pair.synchronize()
+    self.transfers[-1][1][1] ^= 4
+    return wrong(self)
+copy_paths.PairPath.wrong = flipped
+"""
+LATE = """
+def late(rows, way, *arguments):
+    row(rows, way, *arguments)
+    rows.until = 0.0
+row = copies._row
+copies._copy_alone, copies._row = lambda *_: None, late
+copies.reachable_peers = lambda *_: {1: "GPU 1", 2: "GPU 2"}
+"""
+NO_ROOM = """
+alone = copies._copy_alone
+def then(*arguments):
+    alone(*arguments)
+    copies.DEVICE_SIZES = (1 << 40,)
+copies._copy_alone = then
+"""
+NO_CONTEXT = Fault("context", device=1, message="CUDA error: busy or unavailable\nand advice")
 
 
-def path_of(device: Any, way: str, peer: int = 1) -> copy_paths.PairPath:
-    return copy_paths.PairPath(copy_paths.Pair(device, peer, MIB), way, copy_paths.PAIR_WAYS[way])
-
-
-@needs_torch
 @pytest.mark.parametrize(
-    ("way", "streams", "receivers"),
+    ("fault", "faults", "wrong", "note"),
     [
-        ("write to", [100], [1]),
-        ("read from", [100], [0]),
-        ("both directions with", [100, 103], [1, 0]),
+        (WRONG_WORD, (), 4, "peer access"),
+        (LATE, (), 0, "GPU 2: copies not measured, the time was up: give --seconds 8 or more"),
+        (NO_ROOM, (), 0, "MiB may be used for each"),
+        ("", (NO_CONTEXT,), 0, "copies not measured, CUDA error: busy or unavailable"),
     ],
 )
-def test_who_makes_a_copy_and_who_has_it_then(
-    way: str, streams: list[int], receivers: list[int]
+async def test_what_goes_wrong_between_two_is_counted_or_named(
+    runs: Runs, fault: str, faults: tuple[Fault, ...], wrong: int, note: str
 ) -> None:
-    device = gpu()
-    path = path_of(device, way, 3)
-    assert device.torch.made_on == [f"cuda:{3 * end}" for to in (1, 0) for end in (1 - to, to)]
-    path.clear()
-    assert path.wrong() >= len(receivers) * (MIB // 8 - 1), "the word of number 0 is 0"
-    path.copy(1)
-    assert [(MIB, stream) for stream in streams] == gpus.COPIES
-    assert path.counted == len(receivers)
-    assert path.wrong() == 0
-    for _, received, source, _ in path.transfers:
-        assert (received == source).all()
+    machine = replace(LITTLE, faults=faults)
+    for heard in await runs.together("copy", 2, 20.0, settings=machine, fault=QUICK + fault):
+        assert heard.result.wrong_elements == wrong
+        assert note in heard.result.notes[-1]
 
 
-@needs_torch
-def test_what_is_expected_did_not_come_over_the_link() -> None:
-    """A link that always gives the same wrong words gives them when they are compared, too."""
-    device = gpu()
-    path = path_of(device, "write to")
-    path.copy(1)
-    path.transfers[0][1][77] ^= 1
-    device.torch.made_on.clear()
-    assert path.wrong() == 1
-    assert device.torch.made_on == ["cuda:1"], "where it was received"
-
-
-def run_of(lock: Path, seconds: float = 60.0) -> RecordedRun:
-    lock.touch()
-    run = RecordedRun(worker_request(request(seconds=seconds, kind="copy")))
-    peers = ("GPU 0", "GPU 1")
-    run.request = replace(run.request, label="GPU 2", peers=peers, turns=3, rendezvous=str(lock))
-    return run
-
-
-@needs_torch
-@pytest.mark.parametrize("access", [True, False])
-def test_rows_of_every_other_gpu(tmp_path: Path, *, access: bool) -> None:
-    run = run_of(tmp_path / "lock")
-    copies.copy(gpu(access=access), run)
-    plan, *events = run.sent
-    points = [each for each in events if each["event"] == "point"]
-    assert plan["rows"] == 5 * 2 + 2 * 4
-    assert len(points) == 5 * 2 + 2 * 3, run.notes
-    between = {each["series"]: each for each in points if each["series"].startswith("GPU 2: ")}
-    assert list(between) == [
-        f"GPU 2: {way} GPU {peer}"
-        for peer in (0, 1)
-        for way in ("write to", "read from", "both directions with")
-    ]
-    for series, point in between.items():
-        values, directions = point["values"], 2 if "both" in series else 1
-        rate = directions * MIB / values["seconds"]
-        assert (point["x"], values["bytes_per_second"]) == (MIB, pytest.approx(rate))
-        assert ("latency_seconds" in values) is ("write to" in series)
-    assert run.totals.verified == run.totals.checks == len(points) + 2, "and the small copies"
-    assert run.totals.wrong == 0
-    how = "peer access" if access else "no peer access, by the host"
-    assert run.notes == [f"GPU 0: {how}", f"GPU 1: {how}"]
-
-
-@needs_torch
-def test_a_wrong_word_between_two_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(to: int, source: int, size: int, stream: int) -> None:
-        gpus.copy(to, source, size, stream)
-        ctypes.c_uint8.from_address(to + 9).value ^= 4
-
-    monkeypatch.setattr(copy_paths, "driver_copy", lambda: broken)
-    run = run_of(tmp_path / "lock")
-    copies.copy(gpu(), run)
-    assert run.totals.wrong == 2 * 5, "one for each receiver, and in small copies"
+@pytest.mark.slow
+async def test_a_link_that_kills_a_gpu_is_a_fault(runs: Runs) -> None:
+    machine = replace(LITTLE, faults=(Fault("peer copy", "die"),))
+    ends = await runs.together("copy", 2, 4.0, settings=machine, fault=QUICK)
+    assert 1 in [getattr(heard.last, "status", 0) for heard in ends]
 
 
 def test_one_copies_between_gpus_at_a_time_and_after_all_others(tmp_path: Path) -> None:
@@ -164,21 +140,14 @@ def test_one_copies_between_gpus_at_a_time_and_after_all_others(tmp_path: Path) 
     waiting.join()
 
 
-def rows_of(number: int, rate: float) -> tuple[Point, ...]:
-    """Its own copies, and those to the other two."""
-    found = [Point("device to device", MIB, {"bytes_per_second": 2e12, "spread_percent": 0.1})]
-    for peer in {0, 1, 2} - {number}:
-        values = {"bytes_per_second": rate + peer * 1e9, "spread_percent": 0.2}
-        way = f"GPU {number}: write to GPU {peer}"
-        found += [
-            Point(way, 1 << 28, {**values, "latency_seconds": 3e-6}),
-            Point(way.replace("write to", "read from"), 1 << 28, values),
-        ]
-    return tuple(found)
-
-
 def test_several_have_a_matrix_for_each_direction() -> None:
-    points = [*rows_of(0, 4e11), *rows_of(1, 3e11)]  # and GPU 2 has failed
+    points = []
+    for number, rate in ((0, 4e11), (1, 3e11)):  # and GPU 2 has failed
+        for peer in {0, 1, 2} - {number}:
+            values = {"bytes_per_second": rate + peer * 1e9, "spread_percent": 0.2}
+            further = values | {"latency_seconds": 3e-6}
+            points.append(Point(f"GPU {number}: write to GPU {peer}", 1 << 28, further))
+            points.append(Point(f"GPU {number}: read from GPU {peer}", 1 << 28, values))
     write, latency, read = pair_tables(points)
     assert write.lines == [
         ["write to, GB/s", "GPU 0", "GPU 1", "GPU 2"],
@@ -187,12 +156,7 @@ def test_several_have_a_matrix_for_each_direction() -> None:
     ]
     assert latency.lines[1] == ["GPU 0", "–", "3 µs", "3 µs"]
     assert read.lines[0][0] == "read from, GB/s"
-    members = []
-    for n in range(3):
-        result = replace(RESULT, kind="copy", points=rows_of(n, 4e11), tflops_peak=None)
-        members.append(DeviceOutcome("", None, f"GPU {n}", "GPU", result))
-    assert "\n  write to, GB/s  GPU 0  GPU 1  GPU 2\n" in devices_text(members)
-    assert pair_tables(rows_of(0, 4e11)[:1]) == []
+    assert pair_tables([Point("device to device", MIB, {"bytes_per_second": 2e12})]) == []
 
 
 def test_sizes_that_the_host_does_not_hold_are_left_out_and_noted() -> None:
@@ -200,60 +164,3 @@ def test_sizes_that_the_host_does_not_hold_are_left_out_and_noted() -> None:
     assert copies.fitting_host([MIB, 1 << 28, 1 << 30], run) == [MIB, 1 << 28]
     (note,) = run.notes
     assert note.startswith("no copies of 1024 MiB and more: they take 4 times as much")
-
-
-@needs_torch
-def test_peers_that_there_was_no_time_for_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    measured: list[str] = []
-
-    def late(rows: Any, way: Any, *_: Any) -> None:
-        measured.append(way.series)
-        rows.until = 0.0
-
-    monkeypatch.setattr(copies, "_copy_alone", lambda *_: None)
-    monkeypatch.setattr(copies, "_row", late)
-    run = run_of(tmp_path / "lock", seconds=5.0)
-    copies.copy(gpu(), run)
-    assert measured == [f"GPU 2: {way} GPU 0" for way in copy_paths.PAIR_WAYS], "all of one peer"
-    *_, note = run.notes
-    assert note == "GPU 1: copies not measured, the time was up: give --seconds 12 or more"
-
-
-@needs_torch
-def test_a_peer_without_memory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, run = gpu(), run_of(tmp_path / "lock")
-    free = {1: MIB // 8}
-    monkeypatch.setattr(
-        made.torch.cuda,
-        "mem_get_info",
-        lambda number: (free.get(number, gpus.FREE_BYTES), gpus.FREE_BYTES),
-    )
-    copies.copy(made, run)
-    assert run.notes[-1] == "GPU 0: copies not measured, 0.0312 MiB may be used for each"
-
-
-BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable"
-
-
-@needs_torch
-@pytest.mark.parametrize("error", [RuntimeError(f"{BUSY}\nand advice"), MemoryError("no room")])
-def test_a_peer_without_a_context_costs_no_other_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    made, run = gpu(), run_of(tmp_path / "lock")
-
-    def info(number: int) -> tuple[int, int]:
-        if number == 1:
-            raise error
-        return gpus.FREE_BYTES, gpus.FREE_BYTES
-
-    monkeypatch.setattr(made.torch.cuda, "mem_get_info", info)
-    copies.copy(made, run)
-    said = str(error).splitlines()[0]
-    assert run.notes == [f"GPU 0: copies not measured, {said}", "GPU 1: peer access"]
-    assert run.sent[0]["rows"] == 5 * 2 + 4
-    series = [each["series"] for each in run.sent if each["event"] == "point"]
-    assert len(series) == 5 * 2 + 3
-    assert sum(each.endswith("GPU 1") for each in series) == 3

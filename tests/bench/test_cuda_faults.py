@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Done, Event, Failed, Point, Progress
+from gputop.bench.events import Event, Failed, Point, Progress
 from gputop.console import INTERRUPTED
 from tests.bench.cuda import (
     MACHINE,
@@ -19,82 +19,101 @@ from tests.bench.cuda import (
     target,
     with_faults,
 )
-from tests.bench.test_cuda_kinds import LITTLE, OLD_TORCH
+from tests.bench.test_cuda_kinds import LITTLE, OLD_TORCH, SLOW
 from tests.bench.workers import QUICK, needs_torch
 from tests.fake_cuda.settings import Fault
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.fake_cuda.settings import Settings
     from tests.sessions import Session
 
 pytestmark = needs_torch
 
 BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable"
+HANGS = Fault("product", "hang", size=8)
 NO_ROOM = Fault("allocate", exception="OutOfMemoryError", message="CUDA out of memory.")
+NOT_TODAY = Fault("product", exception="TypeError", message="not today")
 NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
 WITHOUT_FLOAT8 = replace(MACHINE, capability="8.0")
 """A GPU that NVML says has float8, as `target` is of `MACHINE`."""
-SLOW = replace(MACHINE, rates={"float32": 0.02})
-"""Products of the smallest size take 0.1 s."""
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "busy": ({"settings": with_faults(Fault("context", message=BUSY))}, "busy or unavailable"),
-    "no kernel": ({"settings": with_faults(Fault("product", message=NO_KERNEL))}, "no kernel"),
-    "archs": ({"settings": replace(MACHINE, archs="sm_50 sm_60")}, "built for sm_50 sm_60"),
-    "no room": ({"settings": with_faults(NO_ROOM)}, "CUDA out of memory"),
-    "not pinned": ({"settings": with_faults(Fault("pin", message="no pinned"))}, "no pinned"),
+SMALL: dict[str, Any] = {"kind": "sweep", "size": 8, "seconds": 20.0, "fault": QUICK}
+WITHOUT_RESULT: dict[str, tuple[dict[str, Any], int, str]] = {
+    "busy": ({"settings": with_faults(Fault("context", message=BUSY))}, 3, "busy or unavailable"),
+    "no kernel": ({"settings": with_faults(Fault("product", message=NO_KERNEL))}, 3, "no kernel"),
+    "archs": ({"settings": replace(MACHINE, archs="sm_50 sm_60")}, 3, "built for sm_50 sm_60"),
+    "no room": ({"settings": with_faults(NO_ROOM)}, 3, "CUDA out of memory"),
+    "not pinned": ({"settings": with_faults(Fault("pin", message="no pinned"))}, 3, "no pinned"),
     "no CUDA": (
         {"fault": "import torch\ntorch.version.cuda = None\n"},
+        3,
         "This torch has no CUDA support",
     ),
     "float16 sums": (
         {"dtype": "float16_acc16", "settings": OLD_TORCH},
+        3,
         "allow_fp16_accumulation",
     ),
     "float8": (
-        {
-            "kind": "sweep",
-            "dtype": "float8_e4m3",
-            "size": 64,
-            "settings": WITHOUT_FLOAT8,
-            "target": target(),
-        },
+        {**SMALL, "dtype": "float8_e4m3", "settings": WITHOUT_FLOAT8, "target": target()},
+        3,
         "float8_e4m3 cannot be run here",
     ),
-    "a step of int8": ({"kind": "step", "dtype": "int8", "size": None}, "a step trains in float32"),
+    "a step of int8": (
+        {"kind": "step", "dtype": "int8", "size": None},
+        3,
+        "a step trains in float32",
+    ),
     "long products": (
         {"kind": "pulse", "dtype": "float32", "size": 1024, "hertz": 4.0, "settings": SLOW},
+        3,
         "The products are too long for these pulses",
+    ),
+    "no row": ({**SMALL, "settings": with_faults(NOT_TODAY)}, 3, "TypeError: not today"),
+    "dead before a row": (
+        {**SMALL, "settings": with_faults(Fault("product", "die", size=4))},
+        1,
+        "an illegal memory access",
+    ),
+    "wrong from the first product on": (
+        {"settings": with_faults(Fault("product", "wrong"))},
+        1,
+        "The device computes wrong results",
     ),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-async def test_a_device_that_cannot_be_used_is_not_called_faulty(runs: Runs, case: str) -> None:
-    changes, says = REFUSED[case]
+@pytest.mark.parametrize("case", WITHOUT_RESULT)
+async def test_only_a_faulty_device_is_called_faulty(runs: Runs, case: str) -> None:
+    changes, status, says = WITHOUT_RESULT[case]
     failed = (await runs.run(**changes)).failed
-    assert failed.status == 3
+    assert failed.status == status
     assert says in str(failed.problem)
     assert "\n" not in str(failed.problem)
 
 
-@pytest.mark.daily(1)
-@pytest.mark.parametrize("kind", ["soak", "sweep"])
-async def test_a_device_that_dies_is_a_fault(runs: Runs, tmp_path: Path, kind: str) -> None:
+async def test_a_device_that_dies_is_a_fault(runs: Runs, tmp_path: Path) -> None:
     file = tmp_path / "now"
     dies = with_faults(Fault("product", "die", file=str(file)))
-    size = 256 if kind == "soak" else None
-    heard = await runs.run(
-        kind, size=size, seconds=30.0, settings=dies, fault=QUICK, hear=in_the_middle(file)
-    )
+    heard = await runs.run(seconds=30.0, settings=dies, hear=in_the_middle(file))
     assert heard.failed.status == 1
     assert "an illegal memory access" in heard.failed.problem.why
     assert "Xid" in heard.failed.problem.remedy
 
 
-@pytest.mark.daily(2)
-@pytest.mark.parametrize("kind", ["soak", "sweep", "memory", "copy"])
-async def test_a_run_is_stopped_at_once_and_keeps_what_it_has(runs: Runs, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "size", "machine"),
+    [
+        ("soak", 512, LITTLE),
+        ("memory", None, LITTLE),
+        ("copy", None, LITTLE),
+        ("sweep", 8, with_faults(HANGS)),  # in one call: only the watching thread can end that
+    ],
+)
+async def test_a_run_is_stopped_at_once_and_keeps_what_it_has(
+    runs: Runs, kind: str, size: int | None, machine: Settings
+) -> None:
     stops: list[asyncio.Task[None]] = []
 
     def hear(event: Event, session: Session) -> None:
@@ -102,41 +121,40 @@ async def test_a_run_is_stopped_at_once_and_keeps_what_it_has(runs: Runs, kind: 
         if has_some and not stops:
             stops.append(asyncio.create_task(session.stop()))
 
-    size = 512 if kind in ("soak", "sweep") else None
-    heard = await runs.run(kind, size=size, seconds=600.0, settings=LITTLE, fault=QUICK, hear=hear)
+    heard = await runs.run(kind, size=size, seconds=600.0, settings=machine, fault=QUICK, hear=hear)
     assert heard.result.stopped == "user"
     assert heard.samples or heard.rows
 
 
-@pytest.mark.daily(1)
 @pytest.mark.parametrize(
-    ("dtype", "verify_all", "every", "kinds"),
+    ("kind", "dtype", "verify_all", "fault", "kinds"),
     [
-        ("bfloat16", False, 1, {"wrong"}),
-        ("int8", True, 1, {"wrong"}),
-        ("bfloat16", False, 3, {"unexplained"}),
+        ("soak", "bfloat16", False, Fault("product", "wrong"), {"wrong"}),
+        ("soak", "int8", True, Fault("product", "wrong"), {"wrong"}),
+        ("soak", "bfloat16", False, Fault("product", "wrong", every=3), {"unexplained"}),
+        ("burn", "bfloat16", False, Fault("copy", "wrong"), set()),
     ],
 )
 async def test_wrong_elements_in_the_middle_are_counted(
-    runs: Runs, tmp_path: Path, dtype: str, verify_all: bool, every: int, kinds: set[str]
+    runs: Runs,
+    tmp_path: Path,
+    kind: str,
+    dtype: str,
+    verify_all: bool,
+    fault: Fault,
+    kinds: set[str],
 ) -> None:
     file = tmp_path / "now"
     heard = await runs.run(
-        "soak",
+        kind,
         dtype,
         seconds=600.0,
-        settings=with_faults(Fault("product", "wrong", every=every, file=str(file))),
+        settings=with_faults(replace(fault, file=str(file)), settings=LITTLE),
         hear=in_the_middle(file, is_wrong),
         verify_all=verify_all,
     )
     assert heard.result.wrong_elements > 0
     assert set(heard.result.mismatches) == kinds
-
-
-async def test_a_device_that_is_wrong_from_the_first_product_on_is_a_fault(runs: Runs) -> None:
-    heard = await runs.run("soak", settings=with_faults(Fault("product", "wrong")))
-    assert heard.failed.status == 1
-    assert heard.failed.problem.what == "The device computes wrong results"
 
 
 @pytest.mark.parametrize("spare", ["", "loads.room_beside = lambda *_: 0\n"], ids=["", "no room"])
@@ -167,18 +185,6 @@ async def test_a_wrong_word_of_memory_is_described(runs: Runs, tmp_path: Path) -
     assert "flipped bits 3 (random, pass 1)" in note
 
 
-@pytest.mark.slow
-async def test_wrong_copies_beside_products_are_counted(runs: Runs, tmp_path: Path) -> None:
-    file = tmp_path / "now"
-    heard = await runs.run(
-        "burn",
-        seconds=600.0,
-        settings=with_faults(Fault("copy", "wrong", file=str(file)), settings=LITTLE),
-        hear=in_the_middle(file, is_wrong),
-    )
-    assert heard.result.wrong_elements > 0
-
-
 HALTED_WITH_A_CHECK_IN_FLIGHT = """
 launch = backends.Cuda.launch
 def launch_and_halt(self, product, products, *, check):
@@ -201,7 +207,6 @@ async def test_a_stop_right_after_the_first_check_finds_nothing_wrong(runs: Runs
 
 UNSUPPORTED = Fault("product", kind="float32", exception="TypeError", message="not today")
 FULL = Fault("product", exception="OutOfMemoryError", message="CUDA out of memory.", size=32)
-HANGS = Fault("product", "hang", size=8)
 NOT_PINNED = Fault("pin", after=2, message="CUDA error: OS call failed")
 NO_LIBRARY = Fault("library", exception="TypeError", message="no such one", kind="cublaslt")
 
@@ -258,67 +263,8 @@ async def test_a_type_that_the_gpu_does_not_have_is_a_note_beside_others(runs: R
     assert any(note.startswith("float8_e4m3: torch._scaled_mm") for note in heard.result.notes)
 
 
-@pytest.mark.parametrize(
-    ("fault", "status", "says"),
-    [
-        (Fault("product", exception="TypeError", message="not today"), 3, "TypeError: not today"),
-        (Fault("product", "die", size=4), 1, "an illegal memory access"),
-    ],
-)
-async def test_a_table_without_a_row_or_a_device_ends_with_the_error(
-    runs: Runs, fault: Fault, status: int, says: str
-) -> None:
-    heard = await runs.run("sweep", size=8, seconds=20.0, settings=with_faults(fault), fault=QUICK)
-    assert heard.failed.status == status
-    assert says in heard.failed.problem.why
-
-
-def halted_where(condition: str) -> str:
-    """Return a fault by which the run is halted before the time of a row is taken."""
-    return f"""
-time_row = rows.Rows.time
-def halted(self, *arguments, **options):
-    if {condition}:
-        self.run.halt.set()
-    return time_row(self, *arguments, **options)
-rows.Rows.time = halted
-"""
-
-
-@pytest.mark.daily(3)
-@pytest.mark.parametrize(
-    ("kind", "where"),
-    [
-        ("sweep", "self.table.rows == 1"),
-        ("peak", "self.to_come == 6"),  # the first one of three that are confirmed
-        ("peak", "self.to_come == 2"),  # the second one of three other ways
-        ("copy", "self.table.rows == 1"),
-        ("step", "self.table.rows == 1"),
-    ],
-)
-async def test_a_row_that_is_stopped_before_it_was_timed_is_not_there(
-    runs: Runs, kind: str, where: str
-) -> None:
-    size = 256 if kind in ("sweep", "peak") else None
-    fault = QUICK + halted_where(where)
-    heard = await runs.run(kind, size=size, seconds=20.0, settings=LITTLE, fault=fault)
-    assert heard.rows
-    assert all(row.values["seconds"] > 0 for row in heard.rows)
-    assert heard.result.wrong_elements == 0
-
-
 async def test_collective_that_cannot_begin_is_no_fault_of_the_devices(runs: Runs) -> None:
     machine = with_faults(Fault("collective", message="NCCL error: unhandled system error"))
     ends = [heard.failed for heard in await runs.together("collective", 2, 2.0, settings=machine)]
     assert [end.status for end in ends] == [3, 3]
     assert any("unhandled system error" in end.problem.why for end in ends)
-
-
-@pytest.mark.slow
-async def test_a_link_that_kills_a_gpu_is_a_fault(runs: Runs) -> None:
-    machine = with_faults(Fault("peer copy", "die"), settings=LITTLE)
-    statuses = [
-        0 if isinstance(heard.last, Done) else heard.failed.status
-        for heard in await runs.together("copy", 2, 4.0, settings=machine, fault=QUICK)
-    ]
-    assert 1 in statuses

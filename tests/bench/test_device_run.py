@@ -1,18 +1,26 @@
-"""What a stress test's events make of a run."""
+"""What the events of a stress test and the samples of its device make of a run."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
+import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.bench.events import Point, Progress, Verified
+from gputop.agent.device import Device
+from gputop.agent.snapshot import Sample
+from gputop.bench.events import Conditions, Point, Progress, Verified
+from gputop.bench.plan import request, target_choice
+from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results.measures import score
+from gputop.bench.run.conditions import WITHIN
 from gputop.bench.run.device_run import RATE, DeviceRun
 from gputop.bench.run.series import (
     READINGS,
@@ -23,7 +31,224 @@ from gputop.bench.run.series import (
     merge_windows,
     thinned,
 )
-from tests.runs import gpu_run
+from tests.runs import Clock, gpu_result, gpu_run, gpu_sample
+from tests.sessions import PLANNED
+from tests.streams import NOW, host, inventory, sample
+
+GPU = target_choice.targets(inventory(1), sample(1))[0]
+
+
+def sampled(*samples: Sample) -> DeviceRun:
+    """A run; the samples come in between its windows of a second."""
+    clock = Clock()
+    run = run_on(GPU, clock)
+    events: list[tuple[float, Any]] = [(NOW, PLANNED)]
+    events += [(NOW + n, Progress(float(n), 1.0, n, 700.0)) for n in range(1, 11)]
+    events += [(seen.time, seen) for seen in samples]
+    for clock.time, event in sorted(events, key=lambda each: each[0]):
+        if isinstance(event, Sample):
+            run.add_event(inventory(1))
+        run.add_event(event)
+    return run
+
+
+def run_on(target: request.Target, clock: Clock | None = None) -> DeviceRun:
+    return DeviceRun(request.Request(target, "bfloat16", None, 10.0), clock or Clock())
+
+
+def conditions(run: DeviceRun, seconds: float = 10.0, **changes: Any) -> Conditions:
+    found = run.completed(gpu_result(seconds, **changes)).conditions
+    assert found is not None
+    return found
+
+
+def test_the_conditions_of_a_run() -> None:
+    run = sampled(
+        gpu_sample(NOW - 1, power_watts=90.0, sm_clock_mhz=345, temperature_celsius=99),
+        gpu_sample(NOW + 2, power_watts=500.0, sm_clock_mhz=1980, temperature_celsius=60),
+        gpu_sample(NOW + 6, power_watts=700.0, sm_clock_mhz=1500, temperature_celsius=70),
+        gpu_sample(NOW + 10, power_watts=700.0, sm_clock_mhz=1500, temperature_celsius=69),
+    )
+    found = conditions(run)
+    assert found.power_watts_mean == pytest.approx((2 * 500 + 8 * 700) / 10)
+    assert found.sm_clock_mhz_mean == pytest.approx((2 * 1980 + 8 * 1500) / 10)
+    assert found.temperature_celsius_max == 70, "what was before the run does not count"
+    assert (found.power_limit_watts, found.sm_clock_max_mhz) == (700.0, 1980)
+    assert (found.driver_version, found.pci_device_id) == ("580.65.06", "2330")
+    assert found.percent_of_peak == pytest.approx({DATASHEET: 100 * 700 / 989})
+
+
+def test_a_power_cap_of_the_second_half_is_counted_and_what_is_not_reported_is_not_known() -> None:
+    def capped(*reasons: tuple[str, ...] | None) -> float | None:
+        samples = (
+            gpu_sample(NOW + n, clock_event_reasons=each) for n, each in enumerate(reasons, 1)
+        )
+        return conditions(sampled(*samples)).late_power_cap_seconds
+
+    held: tuple[str, ...] = ("sw_power_cap",)
+    assert capped(*[held] * 10) == pytest.approx(5)
+    assert capped(*[held] * 5, *[()] * 5) == 0
+    assert capped(*[()] * 7, *[held] * 3) == pytest.approx(3)
+    assert capped(*[None] * 10) is None
+
+
+@pytest.mark.parametrize(
+    ("counter", "joules"),
+    [
+        pytest.param([5e6 + 650.0 * n for n in range(10)], 6500.0, id="steady"),
+        pytest.param([None] * 10, None, id="absent"),
+        pytest.param([5e6, 6e6, 7e6, 10.0, 600.0, 1200.0, 1800.0, 2e6], None, id="backwards"),
+        pytest.param([1.0, 2.0, 3.0] + [None] * 7, None, id="too little of the run"),
+    ],
+)
+def test_energy_is_what_the_counter_says_if_it_does(
+    counter: list[float | None], joules: float | None
+) -> None:
+    samples = [gpu_sample(NOW + 1 + n, energy_joules=read) for n, read in enumerate(counter)]
+    found = conditions(sampled(*samples))
+    assert found.energy_joules == pytest.approx(joules)
+    assert found.tflop_per_joule == pytest.approx(joules and 700.0 * 10 / joules)
+
+
+def test_reasons_are_counted_by_the_device_or_else_by_the_samples() -> None:
+    def at(n: int, capped: float, *reasons: str) -> Sample:
+        counts = {"sw_power_cap": capped, "sync_boost": 3.0}
+        return gpu_sample(NOW + n, clock_event_reasons=reasons, clock_event_seconds=counts)
+
+    run = sampled(
+        at(-1, 100.0),
+        at(0, 100.2),
+        at(2, 101.5, "sw_power_cap"),
+        at(6, 104.0, "sw_power_cap", "sw_thermal"),
+        at(8, 104.0),
+        at(10, 104.0, "hw_slowdown"),
+    )
+    assert conditions(run).clock_event_seconds == pytest.approx(
+        {"sw_power_cap": 6.0, "sw_thermal": 4.0, "hw_slowdown": 2.0}
+    )
+    assert run.readings.intervals() == {
+        "sw_power_cap": [(0.0, 6.0)],
+        "sw_thermal": [(2.0, 6.0)],
+        "hw_slowdown": [(8.0, 10.0)],
+    }
+
+
+def test_the_time_axis_is_that_of_the_throughput_also_where_checks_are_not_timed() -> None:
+    """A CPU's checks take a second after every two here: 1.5 seconds of the clock are one."""
+    clock = Clock()
+    run = run_on(request.cpu_target(), clock)
+    run.add_event(PLANNED)
+    for n in range(1, 21):
+        clock.time = NOW + 1.5 * n
+        run.add_event(Progress(float(n), 1.0, n, 0.3))
+        run.add_event(inventory())
+        run.add_event(sample(0, time=clock.time + 0.1))
+    assert [m.seconds for m in run.readings.moments] == pytest.approx(
+        [n + 0.1 for n in range(1, 21)]
+    )
+    assert conditions(run, 20.0).sm_clock_mhz_mean == host().cpu_clock_mhz
+
+
+def test_an_instance_has_the_readings_of_its_gpu_and_no_energy_of_its_own() -> None:
+    gpu = inventory(1).devices[0]
+    run = run_of(Device(0, "MIG-1", "NVIDIA H100 MIG 1g.10gb", gpu.uuid, 1), gpu)
+    found = conditions(run, 3.0)
+    assert found.sm_clock_mhz_mean == pytest.approx(1500.0)
+    assert found.pci_device_id == "2330"
+    assert run.readings.gpu == gpu
+    assert found.energy_joules is None
+    assert found.tflop_per_joule is None
+
+
+def test_of_a_device_that_nothing_was_heard_of_nothing_is_said() -> None:
+    assert run_on(GPU).completed(gpu_result(10.0)).conditions is None
+    run = run_on(request.cpu_target())
+    run.add_event(PLANNED)
+    assert run.completed(gpu_result(10.0)).conditions is None
+
+
+def run_of(device: Device, *others: Device) -> DeviceRun:
+    """A run on such a device of the machine, at 1500 MHz."""
+    target = dataclasses.replace(GPU, uuid=device.uuid, parent_uuid=device.parent_uuid)
+    run = run_on(target, Clock())
+    run.add_event(PLANNED)
+    machine = dataclasses.replace(inventory(1), devices=(device, *others))
+    for n in range(1, 4):
+        run.add_event(machine)
+        run.add_event(gpu_sample(NOW + n, sm_clock_mhz=1500, energy_joules=650.0 * n))
+    return run
+
+
+KNOWN = dataclasses.replace(inventory(1).devices[0], sm_count=132)
+
+
+def test_the_peak_by_formula_is_at_the_mean_of_the_clock() -> None:
+    found = conditions(run_of(KNOWN)).percent_of_peak
+    assert list(found) == [DATASHEET, AT_MAXIMUM_CLOCK, AT_LIVE_CLOCK]
+    assert found[AT_LIVE_CLOCK] == pytest.approx(100 * 700 / (132 * 4096 * 1500 / 1e6))
+    assert found[AT_LIVE_CLOCK] / found[AT_MAXIMUM_CLOCK] == pytest.approx(1980 / 1500)
+
+
+def test_copies_are_compared_with_the_bandwidth_by_the_largest_of_them() -> None:
+    def copy(series: str, size: int, rate: float) -> Point:
+        return Point(series, size, {"bytes_per_second": rate, "seconds": 1.0})
+
+    rows = (
+        copy(WITHIN, 1 << 20, 9e12),
+        copy(WITHIN, 1 << 30, 3.015e12),
+        copy("host to device, pinned", 1 << 31, 5e10),
+    )
+    none: dict[str, Any] = {"kind": "copy", "tflops_mean": None, "tflops_peak": None}
+    found = conditions(run_of(KNOWN), points=rows, **none)
+    assert found.percent_of_peak == pytest.approx({BANDWIDTH: 90.0})
+    assert conditions(run_of(KNOWN), points=rows[2:], **none).percent_of_peak == {}
+
+
+readings_at = st.fixed_dictionaries(
+    {
+        "power_watts": st.none() | st.floats(0, 1500),
+        "sm_clock_mhz": st.none() | st.integers(0, 3000),
+        "temperature_celsius": st.none() | st.integers(0, 120),
+        "energy_joules": st.none() | st.floats(0, 1e12),
+        "age_seconds": st.none() | st.floats(0, 5),
+        "clock_event_reasons": st.none() | st.lists(st.text(max_size=3), max_size=3).map(tuple),
+        "clock_event_seconds": st.none()
+        | st.dictionaries(st.text(max_size=3), st.floats(0, 1e9), max_size=3),
+    }
+)
+happening = (
+    st.tuples(st.just("look"), readings_at)
+    | st.tuples(st.just("progress"), st.floats(0, 2))
+    | st.tuples(st.just("planned"), st.none())
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(st.tuples(st.floats(-1, 30), happening), max_size=40), st.floats(0.01, 100))
+def test_whatever_comes_the_axis_is_in_order_and_figures_are_finite(
+    steps: list[tuple[float, tuple[str, Any]]], seconds: float
+) -> None:
+    clock, elapsed = Clock(), 0.0
+    run = run_on(GPU, clock)
+    for step, (what, value) in steps:
+        clock.time += step
+        if what == "look":
+            run.add_event(inventory(1))
+            run.add_event(gpu_sample(clock.time, **value))
+        elif what == "planned":
+            run.add_event(PLANNED)
+        else:
+            elapsed += value
+            run.add_event(Progress(elapsed, value, 1, 1.0))
+    for one, other in itertools.pairwise([Moment(0.0, 0.0), *run.readings.moments]):
+        assert one.seconds <= other.since <= other.seconds
+    for spans in run.readings.intervals().values():
+        assert all(since <= until for since, until in spans)
+    found = run.completed(gpu_result(seconds)).conditions
+    if found is not None:
+        numbers = [v for v in dataclasses.asdict(found).values() if isinstance(v, float)]
+        assert all(math.isfinite(number) and number >= 0 for number in numbers)
+        assert all(held >= 0 for held in found.clock_event_seconds.values())
 
 
 def started() -> DeviceRun:
@@ -70,7 +295,7 @@ def keeps_all(kept: list[Progress], made: list[Progress]) -> None:
     assert [w.elapsed_seconds for w in kept] == sorted(w.elapsed_seconds for w in kept)
 
 
-@given(st.integers(1, 400), st.sampled_from([2, 8, 50]))
+@pytest.mark.parametrize(("count", "most"), [(1, 2), (9, 8), (400, 8), (400, 50)])
 def test_thinned_windows_keep_the_work_and_the_end(count: int, most: int) -> None:
     kept = thinned(WINDOWS[:count], most, merge_windows)
     assert len(kept) <= most
@@ -111,26 +336,20 @@ def test_neighbouring_moments_are_joined_as_means_with_every_reason() -> None:
     assert merge_moments([Moment(0.0, 1.0), Moment(1.0, 2.0)]) == Moment(0.0, 2.0)
 
 
-def test_a_run_is_the_same_after_it_was_kept() -> None:
+def test_a_run_is_the_same_after_it_was_kept_also_one_of_a_former_kind() -> None:
     before = gpu_run(60.0, 45.0, ended=True)
     assert before.result is not None
     after = DeviceRun.of_result(before.result, before.request.target, before.kept_curves())
-    assert after.series(RATE) == before.series(RATE)
-    for reading in READINGS:
+    for reading in (RATE, *READINGS):
         assert after.series(reading) == before.series(reading)
     assert after.readings.intervals() == before.readings.intervals()
     assert after.result == before.result
     assert (after.state, after.elapsed_seconds) == ("done", 45.0)
-
-
-def test_a_stored_result_of_a_former_kind_is_drawn_over_time() -> None:
-    before = gpu_run(60.0, 45.0, ended=True)
-    assert before.result is not None
     points = (Point("alone", 1, {"tflops": 700.0}), Point("together", 2, {"tflops": 630.0}))
     pairs = replace(before.result, kind="pairs", points=points)
-    after = DeviceRun.of_result(pairs, before.request.target, before.kept_curves())
-    assert after.series(RATE) == before.series(RATE)
-    assert after.measured
+    former = DeviceRun.of_result(pairs, before.request.target, before.kept_curves())
+    assert former.series(RATE) == before.series(RATE)
+    assert former.measured
     assert score(pairs) == before.result.tflops_mean
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.device import Absence, Device, DeviceState
 from gputop.agent.problem import ProblemError
 from gputop.agent.snapshot import Sample
 from gputop.bench.plan import request, target_choice
@@ -17,7 +17,7 @@ from gputop.bench.plan.request import Request, Target
 from gputop.bench.plan.target_choice import busy_question, usable_requests
 from gputop.bench.worker import backends
 from tests.bench.commands import ran
-from tests.bench.machines import WHOLE, divided, instance, seen, undivided
+from tests.bench.machines import WHOLE, divided, instance, seen
 from tests.bench.workers import CPU, fake_interpreter
 from tests.driver.platforms import a100_mig
 from tests.streams import GIB, device, inventory, process, readings, sample
@@ -36,12 +36,9 @@ TWO = dataclasses.replace(
 def test_devices_are_named_as_those_of_id_and_cpu_and_all() -> None:
     named = target_choice.parse_devices("CPU, 3:1,all,GPU-4f2a,mig-6F1c,cpu")
     assert named == ("cpu", "3:1", "all", "GPU-4f2a", "mig-6F1c")
-
-
-@pytest.mark.parametrize("text", ["", "gpu", "cuda:1", "GPU-xyz", "0,,1", "3:1:0"])
-def test_no_device(text: str) -> None:
-    with pytest.raises(ValueError, match="gputop status -L` lists them"):
-        target_choice.parse_devices(text)
+    for text in ("", "gpu", "cuda:1", "GPU-xyz", "0,,1", "3:1:0"):
+        with pytest.raises(ValueError, match="gputop status -L` lists them"):
+            target_choice.parse_devices(text)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +46,7 @@ def test_no_device(text: str) -> None:
     [
         (None, "GPU-aa01"),
         ("1", "GPU-ab02"),
-        ("GPU-ab", "GPU-ab02"),
-        ("gpu-AA01", "GPU-aa01"),
+        ("gpu-AA", "GPU-aa01"),
         ("cpu", None),
     ],
 )
@@ -71,16 +67,6 @@ def test_choosing_a_device_that_is_not_there(name: str, says: str) -> None:
         target_choice.choose(TWO, None, name)
 
 
-def test_targets_of_a_stream() -> None:
-    h200 = Device(index=3, uuid="GPU-aa", name="NVIDIA H200", compute_capability="9.0")
-    listed = dataclasses.replace(inventory(), devices=(h200,))
-    said = DeviceSample("GPU-aa", memory_free_bytes=7 * GIB)
-    first, last = target_choice.targets(listed, dataclasses.replace(sample(), devices=(said,)))
-    assert first == Target("cuda", "GPU-aa", 3, "NVIDIA H200", "9.0", 7 * GIB)
-    assert last.kind == "cpu"
-    assert target_choice.targets(listed, None)[0].memory_free_bytes is None
-
-
 def test_instances_are_offered_in_the_place_of_their_gpu() -> None:
     found = target_choice.targets(divided(), seen())
     assert [target.number for target in found] == ["0", "3:0", "3:1", "3:3", None]
@@ -96,32 +82,23 @@ def test_instances_are_offered_in_the_place_of_their_gpu() -> None:
         pci_bus_id=WHOLE.pci_bus_id,
     )
     assert found[2].label == "GPU 3:1, NVIDIA A100-SXM4-40GB MIG 2g.10gb"
+    assert target_choice.targets(divided(), None)[0].memory_free_bytes is None
 
 
-@pytest.mark.parametrize("name", ["3:1", "MIG-00000001", "mig-00000001-1111", instance(1).uuid])
+@pytest.mark.parametrize("name", ["3:1", "mig-00000001-1111"])
 def test_an_instance_by_its_names(name: str) -> None:
     target = target_choice.choose(divided(), seen(), name)
     assert (target.uuid, target.gpu_uuid) == (instance(1).uuid, WHOLE.uuid)
 
 
-@pytest.mark.parametrize("name", ["3", WHOLE.uuid, WHOLE.uuid[:14]])
-def test_a_gpu_in_mig_mode_is_refused_with_its_instances(name: str) -> None:
+def test_a_gpu_in_mig_mode_is_refused_with_its_instances() -> None:
     with pytest.raises(ProblemError, match="MIG") as caught:
-        target_choice.choose(divided(), seen(), name)
+        target_choice.choose(divided(), seen(), WHOLE.uuid[:14])
     assert str(caught.value) == (
         "GPU 3, NVIDIA A100-SXM4-40GB, cannot be stress-tested as a whole: "
         "MIG is on, and CUDA runs on its instances only. "
         "Choose one: 3:0 (MIG 3g.20gb), 3:1 (MIG 2g.10gb), 3:3 (MIG 1g.5gb)"
     )
-
-
-def test_a_gpu_in_mig_mode_without_instances_says_how_to_have_one() -> None:
-    (problem,) = target_choice.gpus_in_mig_mode(undivided()).values()
-    assert problem.why == "MIG is on, and it has no instance"
-    assert "nvidia-smi mig" in problem.remedy
-    with pytest.raises(ProblemError, match="it has no instance"):
-        target_choice.choose(undivided(), seen(), "3")
-    assert target_choice.choose(undivided(), seen(), None).kind == "cpu"
 
 
 def shared(memory_is_shared: bool | None) -> Inventory:
@@ -153,28 +130,19 @@ def test_a_device_without_memory_of_its_own_has_what_the_host_has_available(
 GPUS = target_choice.targets(inventory(4), sample(4))[:4]
 
 
-def test_nothing_is_asked_where_nobody_is_disturbed() -> None:
-    assert busy_question(sample(4, []), [*GPUS, CPU]) is None
-
-
 def test_the_processes_of_all_are_named_once() -> None:
+    assert busy_question(sample(4, []), [*GPUS, CPU]) is None
     held = [process(72, 0), process(7, 1), process(72, 3), process(9, 2, command="other")]
-    asked = busy_question(sample(4, held), [GPUS[0], GPUS[1], GPUS[3], CPU])
-    assert asked is not None
-    title, lines = asked
+    title, lines = busy_question(sample(4, held), [GPUS[0], GPUS[1], GPUS[3], CPU]) or ("", [])
     assert title == "3 of 4 devices are in use. A stress test would slow down:"
     assert [line.split()[:4] for line in lines] == [
         ["GPU", "0,", "3", "72"],
         ["GPU", "1", "7", "ada"],
     ]
     assert len({line.index("ada") for line in lines}) == 1, "in columns"
-
-
-def test_who_cannot_be_known_is_said_too() -> None:
     unknown = dataclasses.replace(readings(1), absent={"processes": Absence.NO_PERMISSION})
     seen = dataclasses.replace(sample(2, []), devices=(readings(0), unknown))
-    asked = busy_question(seen, GPUS[:2])
-    assert asked == (
+    assert busy_question(seen, GPUS[:2]) == (
         "1 of 2 devices may be in use:",
         ["GPU 1: The driver does not list its processes."],
     )
@@ -222,22 +190,13 @@ print(json.dumps(dict(event="error", kind="k", what=what, why="", remedy="")))
 
 
 @pytest.mark.driver
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--device", "0:3"], "error: MIG-c7a4ad7e-57a9-5f8e-bb3e-7a1e4d2c8b33 by PCI_BUS_ID"),
-        (["--ignore-busy"], "error: MIG-6f1c3b52-3d0e-5b1c-9f6a-0d8f0f6f5c11 by PCI_BUS_ID"),
-    ],
-)
-def test_the_worker_gets_the_instance_and_nothing_else(
-    driver: FakeDriver, tmp_path: Path, arguments: list[str], says: str
-) -> None:
+def test_the_worker_gets_the_instance_and_nothing_else(driver: FakeDriver, tmp_path: Path) -> None:
     driver.write(a100_mig())
     python = fake_interpreter(tmp_path, TELLS)
-    ended = ran("--python", python, *arguments, **driver.environment())
+    ended = ran("--python", python, "--device", "0:3", **driver.environment())
     assert ended.returncode == 3
     (line,) = ended.stderr.splitlines()
-    assert says in line
+    assert "error: MIG-c7a4ad7e-57a9-5f8e-bb3e-7a1e4d2c8b33 by PCI_BUS_ID" in line
 
 
 def fake_torch(*, integrated: bool) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import Sample
-from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress
+from gputop.bench.events import Done, Event, Failed, Planned, Progress
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.run import Run
@@ -27,51 +27,27 @@ if TYPE_CHECKING:
     from gputop.bench.run.device_run import DeviceRun
 
 
-HALVES = tuple(dataclasses.replace(CPU, name=f"half {name}") for name in "AB")
-"""Of the CPU, each a device: with one thread where a test says so in the environment."""
 GPUS = target_choice.targets(inventory(3), sample(3))[:3]
 HELLO = (
     '{"event": "hello", "python": "3.11.0", "torch_version": "9.9.9", "device_name": "a CPU", '
     '"threads": 2, "pid": 1}'
 )
-Happened = list[tuple[Target, Event]]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One thread for each half."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-
-
-def halves(seconds: float = 1.0, size: int = 256, **changes: Any) -> list[Request]:
-    asked = request(size=size, seconds=seconds)
-    return [dataclasses.replace(asked, target=target, **changes) for target in HALVES]
-
-
-async def heard(runs: Runner, act: Callable[[Target, Event], None] = lambda *_: None) -> Happened:
-    """All that happened."""
-    happened: Happened = []
+async def ends(
+    runs: Runner, act: Callable[[Target, Event], None] = lambda *_: None
+) -> dict[Target, Done | Failed]:
+    """How each device ended."""
+    found: dict[Target, Done | Failed] = {}
 
     def take(target: Target, event: Event) -> None:
-        happened.append((target, event))
+        if isinstance(event, Done | Failed):
+            found[target] = event
         act(target, event)
 
     async with asyncio.timeout(100):
         await runs.follow(take)
-    return happened
-
-
-def ends(happened: Happened) -> dict[str, Done | Failed]:
-    """By the device's name."""
-    return {target.name: event for target, event in happened if isinstance(event, Done | Failed)}
-
-
-def ends_by_target(happened: Happened) -> dict[Target, Done | Failed]:
-    return {target: event for target, event in happened if isinstance(event, Done | Failed)}
-
-
-def pids(happened: Happened) -> list[int]:
-    return [event.pid for _, event in happened if isinstance(event, Hello)]
+    return found
 
 
 class Ready(PreparedSession):
@@ -144,28 +120,40 @@ async def test_a_device_that_fails_as_it_waits_does_not_hold_up_the_others() -> 
         after: ClassVar = {GPUS[1]: (PLANNED, Done(gpu_result(10.0)))}
 
     requests = [Request(gpu, "float32", None, 10.0) for gpu in GPUS[:2]]
-    found = ends_by_target(await heard(Runner(Run(requests), cast("Any", Session))))
+    found = await ends(Runner(Run(requests), cast("Any", Session)))
     assert isinstance(found[GPUS[0]], Failed)
     assert isinstance(found[GPUS[1]], Done)
 
 
-@pytest.mark.slow
+async def test_an_error_of_gputop_is_raised_and_ends_the_others() -> None:
+    class Session(Ready):
+        requests: list[Request] = []  # noqa: RUF012 - one for each test
+        before: ClassVar = {GPUS[0]: (WAITING,), GPUS[1]: (WAITING,)}
+        after: ClassVar = {}
+
+    def fail(_: Target, event: Event) -> None:
+        raise RuntimeError("on purpose")
+
+    requests = [Request(gpu, "float32", None, 10.0) for gpu in GPUS[:2]]
+    with pytest.raises(RuntimeError, match="on purpose"):
+        await ends(Runner(Run(requests), cast("Any", Session)), fail)
+
+
 @needs_torch
 async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None:
     body = f"import threading\nprint({HELLO!r}, flush=True)\nthreading.Event().wait()\n"
-    slow, waiting = halves(600.0)
-    slow = dataclasses.replace(slow, python=fake_interpreter(tmp_path, body))
+    waiting = request(size=256, seconds=600.0)
+    python = fake_interpreter(tmp_path, body)
+    slow = dataclasses.replace(waiting, python=python, target=dataclasses.replace(CPU, name="slow"))
     runs = Runner(Run([slow, waiting]))
     stops: list[asyncio.Task[None]] = []
 
     def act(target: Target, event: Event) -> None:
+        assert not isinstance(event, Progress)
         if isinstance(event, Planned):
             assert target is waiting.target
             stops.append(asyncio.create_task(runs.stop()))
 
-    happened = await heard(runs, act)
+    found = await ends(runs, act)
     await stops[0]
-    found = ends(happened)
-    assert len(found) == 2
     assert [end.status for end in found.values() if isinstance(end, Failed)] == [130, 130]
-    assert not any(isinstance(event, Progress) for _, event in happened)

@@ -1,4 +1,4 @@
-"""The guard in the worker: heat, a silent driver and a gone parent end the run, whoever reads."""
+"""A device that gets too hot, or does not answer, ends its stress test, whoever reads."""
 
 from __future__ import annotations
 
@@ -9,21 +9,153 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.agent.device import DeviceState
+from gputop.agent.device import Absence, DeviceState
 from gputop.agent.snapshot import Sample
-from gputop.bench.plan import target_choice
+from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker.events import DeviceRecord, RunLimit
 from gputop.bench.worker.guard import SILENCE_SECONDS, Guard
+from gputop.bench.worker.heat import heat_in_short, heat_in_words, heat_limits, reached_limit
 from gputop.schema.decode import decode
-from tests.bench.machines import divided, seen
+from tests.bench.machines import WHOLE, divided, seen
 from tests.streams import device, inventory, readings, sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gputop.agent.device import Device, DeviceSample
     from gputop.agent.snapshot import Record
+
+
+H100 = {
+    "temperature_shutdown_margin_celsius": -8,
+    "temperature_slowdown_margin_celsius": -2,
+    "temperature_max_margin_celsius": 0,
+    "memory_temperature_max_margin_celsius": 0,
+}
+RTX_2080_SUPER = {"temperature_shutdown_celsius": 100, "temperature_slowdown_celsius": 97}
+A100 = {
+    "temperature_shutdown_celsius": 92,
+    "temperature_slowdown_celsius": 89,
+    "memory_temperature_max_celsius": 95,
+}
+"""Thresholds that `nvidia-smi -q -d TEMPERATURE` prints. The A100's limit of the memory is made up.
+"""
+BARE: dict[str, int] = {}
+DEFAULT = "default 80°C (the driver reports none)"
+BOTH = "86°C (slowdown at 89°C), margin 3°C"
+
+
+def card(thresholds: dict[str, int]) -> Device:
+    return device(0, **{"temperature_slowdown_celsius": None} | thresholds)
+
+
+def read(core: int | None = None, margin: int | None = None, memory: int | None = None) -> Any:
+    return readings(
+        0,
+        temperature_celsius=core,
+        temperature_margin_celsius=margin,
+        memory_temperature_celsius=memory,
+    )
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "seen", "says"),
+    [
+        pytest.param(H100, read(59, 26, 55), "margin 3°C (slowdown at -2°C)", id="H100"),
+        pytest.param(RTX_2080_SUPER, read(38), "94°C (slowdown at 97°C)", id="RTX 2080 Super"),
+        pytest.param(
+            A100,
+            read(62, memory=80),
+            "86°C (slowdown at 89°C), memory 92°C (maximum 95°C)",
+            id="A100",
+        ),
+        pytest.param(A100, read(62), "86°C (slowdown at 89°C)", id="memory not read"),
+        pytest.param(A100, read(62, 9), BOTH, id="both"),
+        pytest.param(H100, read(59, memory=55), DEFAULT, id="H100 before 550"),
+        pytest.param(BARE, read(50), DEFAULT, id="no limit known"),
+        pytest.param(BARE, read(50, 30), "margin 3°C", id="margin alone"),
+        pytest.param(BARE, read(), "none, no temperature is read", id="no temperature"),
+    ],
+)
+def test_the_limits_that_hold_are_named(
+    thresholds: dict[str, int], seen: DeviceSample, says: str
+) -> None:
+    assert heat_in_words(heat_limits(card(thresholds), seen)) == says
+    assert reached_limit(card(thresholds), seen) is None
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "fine", "hot", "says"),
+    [
+        (H100, read(83, 4), read(84, 3), "its margin fell to 3°C"),
+        (H100, read(87, 4), read(53, -1), "its margin fell to -1°C"),
+        (RTX_2080_SUPER, read(93), read(94), "it reached 94°C, and its limit is 94°C"),
+        (A100, read(85), read(86), "it reached 86°C, and its limit is 86°C (slowdown at"),
+        (
+            A100,
+            read(60, memory=91),
+            read(60, memory=92),
+            "its memory reached 92°C, and its limit is 92°C (maximum 95°C)",
+        ),
+        (BARE, read(79), read(80), "it reached 80°C, and its limit is 80°C (the driver"),
+        (A100, read(), read(101), "it reached 101°C, and its limit is 86°C"),
+    ],
+)
+def test_a_run_ends_at_its_limit_and_not_before(
+    thresholds: dict[str, int], fine: DeviceSample, hot: DeviceSample, says: str
+) -> None:
+    assert reached_limit(card(thresholds), fine) is None
+    assert (reached_limit(card(thresholds), hot) or "").startswith(says)
+
+
+def test_the_limits_of_several_gpus_are_named_once_each() -> None:
+    h100 = heat_limits(card(H100), read(margin=20))
+    a100 = heat_limits(card(A100), read(50, memory=60))
+    assert heat_in_short([h100, h100]) == "margin 3°C"
+    nothing = "none, no temperature is read"
+    assert heat_in_short([h100, a100, ()]) == f"margin 3°C; 86°C, memory 92°C; {nothing}"
+
+
+def test_an_instance_is_ended_by_the_heat_of_its_gpu() -> None:
+    words = "GPU 3 reached 86°C, and its limit is 86°C (slowdown at 89°C)"
+    assert reached_limit(WHOLE, read(86), "GPU 3") == words
+    words = "the margin of GPU 3 fell to 2°C, and its limit is 3°C"
+    assert reached_limit(WHOLE, read(margin=2), "GPU 3") == words
+
+
+def target(index: int) -> request.Target:
+    return target_choice.targets(inventory(2), sample(2))[index]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, None),
+        ({"state": DeviceState.LOST}, "its state is lost"),
+        ({"state": DeviceState.NOT_RESPONDING}, "its state is not responding"),
+        ({"age_seconds": None}, "it has not answered yet"),
+    ],
+)
+def test_only_a_device_that_answers_is_put_under_stress(
+    changes: dict[str, Any], why: str | None
+) -> None:
+    seen = dataclasses.replace(sample(1), devices=(readings(0, **changes),))
+    problem = target_choice.why_unusable(seen, target(0))
+    assert (problem and problem.why) == why
+
+
+def test_who_uses_a_device_may_be_unknown() -> None:
+    assert target_choice.processes_on(sample(2), request.cpu_target()) == []
+    assert target_choice.processes_on(None, target(0)) is None
+    assert target_choice.processes_on(sample(2, processes=[]), target(0)) == []
+    (holder,) = target_choice.processes_on(sample(2), target(1)) or []
+    assert holder.pid == 4001
+    silent = readings(0, absent={"processes": Absence.NO_PERMISSION})
+    seen = dataclasses.replace(sample(2), devices=(silent,))
+    assert target_choice.processes_on(seen, target(0)) is None
+
 
 UUID = device(0).uuid
 

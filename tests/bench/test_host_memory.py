@@ -23,9 +23,7 @@ OTHERS = (
 )
 
 
-def version_1(
-    path: str, limit: str | int, used: int, stat: str = "cache 0\nrss 0\n"
-) -> dict[str, str]:
+def version_1(path: str, limit: str | int, used: int, stat: str = "rss 0\n") -> dict[str, str]:
     """A group of version 1."""
     folder = f"/sys/fs/cgroup/memory{path}"
     return {

@@ -16,13 +16,11 @@ from gputop.bench.events import Conditions, Progress
 from gputop.bench.plan.request import Request
 from gputop.bench.results.verdict import judge
 from gputop.bench.run.device_run import RATE, DeviceRun
-from gputop.bench.run.run import Run
 from gputop.bench.run.series import merge_windows
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import memory as worker
-from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from tests.bench.forked import load_torch
 from tests.bench.workers import CPU, RESULT, needs_torch
 from tests.runs import gpu_sample
@@ -83,18 +81,12 @@ def written(pattern: str, number: int = 0) -> list[list[int]]:
 
 
 @needs_torch
-def test_an_address_is_the_offset_of_its_word() -> None:
+def test_an_address_is_the_offset_of_its_word_and_random_words_differ() -> None:
     words = [word for block in written("address") for word in block]
     assert words == [8 * n for n in range(len(words))]
-    inverted = [word for block in written("address", 1) for word in block]
-    assert inverted == [~word for word in words]
-
-
-@needs_torch
-def test_random_words_differ_within_a_block_and_between_blocks() -> None:
-    blocks = written("random")
-    words = [word for block in blocks for word in block]
-    assert len(set(words)) == len(words)
+    assert [word for block in written("address", 1) for word in block] == [~word for word in words]
+    chosen = [word for block in written("random") for word in block]
+    assert len(set(chosen)) == len(chosen), "within a block and between blocks"
 
 
 @needs_torch
@@ -159,6 +151,12 @@ def test_memory_that_takes_too_long_to_fill_is_left_out(monkeypatch: pytest.Monk
     assert isinstance(run.totals, worker.MemoryTotals)
     assert run.totals.patterns["random"] == (2 * (2 + 4) * MIB, 4.0, 2)
     assert run.notes[0].startswith("tested 0.00195 of 0.00")
+    missing = "moving inversions, walking ones, walking zeros"
+    assert run.notes[1].startswith(f"the time was up before {missing}: give more --seconds")
+    row, other = run.totals.figures().points
+    assert (row.series, row.x) == ("random", MIB)
+    assert row.values == {"bytes_per_second": 3 * MIB, "passes": 1.0}
+    assert other.series == "address"
 
 
 def test_windows_in_bytes_are_joined_and_drawn_in_their_unit() -> None:
@@ -170,9 +168,6 @@ def test_windows_in_bytes_are_joined_and_drawn_in_their_unit() -> None:
     assert (run.rate_now, run.rate_mean, run.rate_peak) == (3.0, 2.0, 3.0)
     assert run.rate_scale(1.0) == ("GB/s", 1.0)
     assert run.series(RATE) == [(1.0, 1.0), (3.0, 3.0)]
-    chart = ThroughputChart()
-    chart.run = Run.of(run)
-    assert "GB/s over time" in "".join(span.text for span in chart.draw(80, 12)[0])
 
 
 GPU = replace(CPU, kind="cuda", uuid=inventory(1).devices[0].uuid, index=0)

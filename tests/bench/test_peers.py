@@ -65,14 +65,12 @@ def peers(requests: list[Request]) -> list[list[str | None]]:
 
 def test_each_copies_to_all_others_from_the_next_one_on() -> None:
     assert peers(asked(*GPUS)) == [["1", "2"], ["2", "0"], ["0", "1"]]
-    assert peers(asked(*GPUS[:2])) == [["1"], ["0"]]
     assert peers(asked(GPUS[0], CPU, GPUS[2])) == [["2"], [], ["0"]]
     assert peers(asked(*GPUS, kind="collective")) == [["1", "2"], ["2", "0"], ["0", "1"]]
 
 
 def test_who_has_no_peer() -> None:
     instances = [each for each in target_choice.targets(divided(), seen()) if each.parent_uuid]
-    assert peers(asked(GPUS[0])) == [[]]
     assert peers(asked(GPUS[0], CPU)) == [[], []]
     assert peers(asked(*GPUS, kind="soak")) == [[]] * 3
     assert peers(asked(*instances)) == [[]] * 3, "a process sees one instance alone"
@@ -103,27 +101,12 @@ def test_eight_gpus_share_the_host_s_memory(monkeypatch: pytest.MonkeyPatch) -> 
     assert alone.host_bytes == int(0.9 * (40 << 30))
     assert target_choice.with_peers(asked(CPU, gpus[0]))[0].host_bytes is None
     assert target_choice.with_peers(asked(*gpus, kind="soak"))[0].host_bytes is None
-
-
-def test_copies_that_do_not_fit_in_the_host_are_refused_in_a_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     monkeypatch.setattr(request, "available_bytes", lambda: 3 << 30)
-    gpus = target_choice.targets(inventory(8), sample(8))[:8]
     problem = request.check_request(target_choice.with_peers(asked(*gpus))[0])
-    assert problem is not None
     assert str(problem) == (
         "The copies do not fit in the host's memory: a GPU needs 388 MiB of it, and 346 MiB are "
         "left for each. End processes that use the memory, or test fewer GPUs at a time"
     )
-
-
-def node(folder: Path, number: int, processors: str) -> None:
-    """A GPU in sysfs."""
-    device = folder / "0000:1a:00.0"
-    device.mkdir(parents=True)
-    (device / "numa_node").write_text(f"{number}\n")
-    (device / "local_cpulist").write_text(f"{processors}\n")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +127,10 @@ def test_a_worker_is_bound_to_the_processors_near_its_gpu(
     allowed: set[int],
     bound: set[int] | None,
 ) -> None:
-    node(tmp_path, number, processors)
+    folder = tmp_path / "0000:1a:00.0"
+    folder.mkdir()
+    (folder / "numa_node").write_text(f"{number}\n")
+    (folder / "local_cpulist").write_text(f"{processors}\n")
     chosen: list[set[int]] = []
     monkeypatch.setattr(environment, "SYSFS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: allowed)

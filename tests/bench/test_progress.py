@@ -1,13 +1,15 @@
-"""One line, redrawn, that fits."""
+"""A run in the foreground: one line, redrawn, that fits, and signals that end it."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import io
+import os
+import signal
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pyte
 import pytest
@@ -16,18 +18,16 @@ from rich.console import Console
 
 from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Event, Failed, Hello, Point, Progress, Verified
-from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target, cpu_target
 from gputop.bench.run.device_run import RECENT_WINDOWS
-from gputop.bench.run.progress import keep_drawing, progress_line
+from gputop.bench.run.progress import follow_on_a_line, keep_drawing, progress_line
 from gputop.bench.run.run import Run
 from gputop.console import print_message
 from tests.bench.workers import RESULT
 from tests.sessions import PLANNED
-from tests.streams import inventory, sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 
 class Terminal(io.StringIO):
@@ -38,23 +38,43 @@ class Terminal(io.StringIO):
         return -1  # which has no size
 
 
-CPU = cpu_target()
+CPU = [cpu_target()]
+CLUSTER = [
+    Target("cuda", f"GPU-{n}", n, "NVIDIA H100", "9.0", None, host=f"node-{n // 2}")
+    for n in range(6)
+]
 HELLO = Hello("3.11", "9.9", "a CPU", 2, 1)
+FAILED = Failed(Problem("W", "y", "R"), 1)
 
 
-def begun(*events: Event, kind: str = "soak", seconds: float = 10.0) -> tuple[Run, list[float]]:
-    """A run on the CPU after these events, and its clock."""
+def after(
+    targets: Sequence[Target],
+    *happened: tuple[int, Event],
+    seconds: float = 0.0,
+    kind: str = "soak",
+) -> Run:
+    """A run of a minute, so many seconds after these events of its devices."""
     clock = [100.0]
-    group = Run([Request(CPU, "float32", None, seconds, kind=kind)], lambda: clock[0])
-    for event in events:
-        group.add_event(CPU, event)
-    return group, clock
+    asked = [Request(each, "float32", None, 60.0, kind=kind) for each in targets]
+    run = Run(asked, lambda: clock[0])
+    for at, event in happened:
+        run.add_event(targets[at], event)
+    clock[0] += seconds
+    return run
 
 
-def in_mid_run() -> tuple[Run, list[float]]:
-    group, clock = begun(HELLO, PLANNED, Progress(1.0, 1.0, 10, 0.2), Progress(4.0, 3.0, 20, 0.1))
-    clock[0] += 4.0
-    return group, clock
+def running(*rates: float) -> list[tuple[int, Event]]:
+    return [
+        (at, event)
+        for at, rate in enumerate(rates)
+        for event in (PLANNED, Progress(0.2, 0.2, 1, rate))
+    ]
+
+
+def in_mid_run() -> Run:
+    plan = replace(PLANNED, expected_seconds=10.0)
+    events = (HELLO, plan, Progress(1.0, 1.0, 10, 0.2), Progress(4.0, 3.0, 20, 0.1))
+    return after(CPU, *((0, each) for each in events), seconds=4.0)
 
 
 def said(run: Run, width: int = 120) -> str:
@@ -69,21 +89,36 @@ def said(run: Run, width: int = 120) -> str:
 
 
 def test_what_it_says() -> None:
-    line = said(in_mid_run()[0])
+    line = said(in_mid_run())
     assert "4 s, 6 s left" in line
     assert "0.125 TFLOP/s" in line  # weighed by time: (0.2 * 1 + 0.1 * 3) / 4
     assert line.count("━") == 16, "two fifths of the bar"
 
 
-@pytest.mark.parametrize("width", [10, 40, 79, 129])
-def test_it_fits(width: int) -> None:
-    assert said(in_mid_run()[0], width)
-    assert said(several()[0], width)
-
-
 def test_before_it_begins_it_says_how_far_the_device_is() -> None:
-    assert said(begun()[0]) == "starting ...\n"
-    assert said(begun(HELLO)[0]) == "preparing ...\n"
+    assert said(after(CPU)) == "starting ...\n"
+    assert said(after(CPU, (0, HELLO))) == "preparing ...\n"
+
+
+def test_a_table_counts_its_rows() -> None:
+    rows = [Point("float32", n, {"tflops": 0.2, "seconds": 1e-3}, (n, n, n)) for n in (8, 16)]
+    events: list[Event] = [replace(PLANNED, rows=8), *rows]
+    line = said(after(CPU, *((0, each) for each in events), seconds=3.0, kind="sweep"))
+    assert "3 s, at most 57 s left  2 of at most 8 rows" in line
+    assert line.count("━") == 10, "a quarter of the rows, though not of the time"
+
+
+@pytest.mark.parametrize("width", [10, 40, 79, 119])
+def test_the_line_of_many_says_the_most_first(width: int) -> None:
+    assert said(in_mid_run(), width)
+    if width > 39:
+        assert said(after(CLUSTER), width) == "6 starting ...\n"
+    rates = running(700, 702, 698, 620, 700, 701)
+    line = said(after(CLUSTER, *rates, (2, Verified(2, 1)), seconds=12.0), width)
+    if width > 39:
+        assert "12 s, 48 s left  700 (" in line
+    if width > 100:
+        assert "6 running  1 device wrong  node-1 GPU 3 11 % behind" in line
 
 
 def screen_of(terminal: Terminal) -> pyte.Screen:
@@ -98,12 +133,12 @@ async def test_messages_stand_above_it_and_it_leaves_nothing_behind(
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    group, _ = in_mid_run()
-    drawing = asyncio.create_task(keep_drawing(group, "1/2 soak  "))
+    run = in_mid_run()
+    drawing = asyncio.create_task(keep_drawing(run, "1/2 soak  "))
     await asyncio.sleep(0)  # it draws once
     assert "1/2 soak  4 s, 6 s left" in screen_of(terminal).display[0]
     print_message("It is hot")
-    group.add_event(CPU, Done(RESULT))
+    run.add_event(CPU[0], Done(RESULT))
     await drawing
     screen = screen_of(terminal)
     assert [line.rstrip() for line in screen.display] == ["gputop: It is hot", "", "", ""]
@@ -115,7 +150,7 @@ async def test_it_is_silent_where_there_is_no_terminal(monkeypatch: pytest.Monke
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    await keep_drawing(begun()[0])
+    await keep_drawing(after(CPU))
     assert stream.getvalue() == ""
 
 
@@ -126,66 +161,38 @@ async def test_a_terminal_that_is_gone_is_no_error(monkeypatch: pytest.MonkeyPat
 
     gone = Gone()
     monkeypatch.setattr("sys.stderr", gone)
-    await keep_drawing(begun()[0])
+    await keep_drawing(after(CPU))
     assert sys.stderr is gone
 
 
-def test_a_table_counts_its_rows() -> None:
-    group, clock = begun(replace(PLANNED, rows=8), kind="copy", seconds=60.0)
-    clock[0] += 3.0
-    for size in (512, 1024):
-        point = Point("float32", size, {"tflops": 0.2, "seconds": 1e-3}, (size, size, size))
-        group.add_event(CPU, point)
-    line = said(group)
-    assert "3 s, at most 57 s left  2 of at most 8 rows" in line
-    assert line.count("━") == 10, "a quarter of the rows, though not of the time"
+async def test_the_first_signal_stops_the_workers_and_a_second_one_kills_them() -> None:
+    happened: list[str] = []
+    killed = asyncio.Event()
 
+    async def follow(_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await killed.wait()
 
-GPUS = target_choice.targets(inventory(2), sample(2))[:2]
+    async def stop() -> None:
+        happened.append("stopped")
+        os.kill(os.getpid(), signal.SIGINT)
 
+    def kill() -> None:
+        happened.append("killed")
+        killed.set()
 
-def several(*, ready: bool = True) -> tuple[Run, list[float]]:
-    """Two devices, four of ten seconds after both were ready."""
-    clock = [100.0]
-    group = Run([Request(each, "float32", None, 10.0) for each in GPUS], lambda: clock[0])
-    for target in GPUS if ready else ():
-        group.add_event(target, HELLO)
-        group.add_event(target, replace(PLANNED, expected_seconds=10.0))
-        group.add_event(target, Progress(0.1, 0.1, 2, 712.3))
-    clock[0] += 4.0
-    return group, clock
-
-
-CLUSTER = [
-    Target("cuda", f"GPU-{n}", n, "NVIDIA H100", "9.0", None, host=f"node-{n // 2}")
-    for n in range(6)
-]
-GREETING = Hello("3.11.0", "9.9.9", "NVIDIA H100", 1, 1)
-READY = dataclasses.replace(PLANNED, expected_seconds=60.0)
-
-
-def window(elapsed: float, rate: float) -> Progress:
-    return Progress(elapsed, 0.2, 1, rate)
-
-
-def group_of(targets: Sequence[Target], now: Callable[[], float]) -> Run:
-    return Run([Request(each, "bfloat16", None, 60.0) for each in targets], now)
-
-
-def after(*happened: tuple[int, Event]) -> Run:
-    found = group_of(CLUSTER, lambda: 0.0)
-    for at, event in happened:
-        found.add_event(CLUSTER[at], event)
-    return found
-
-
-def running(*rates: float) -> list[tuple[int, Event]]:
-    return [(at, event) for at, rate in enumerate(rates) for event in (READY, window(0.2, rate))]
+    runner: Any = SimpleNamespace(state=after(CPU), follow=follow, stop=stop, kill=kill)
+    async with asyncio.timeout(30):
+        assert await follow_on_a_line(runner) == [*runner.state.devices.values()]
+    assert happened == ["stopped", "killed"]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_how_many_are_how_far_in_the_order_of_a_run() -> None:
-    failed = Failed(Problem("W", "y", "R"), 1)
-    found = after((5, Done(RESULT)), (1, GREETING), (2, READY), (3, window(0.2, 1.0)), (4, failed))
+    window = Progress(0.2, 0.2, 1, 1.0)
+    found = after(
+        CLUSTER, (5, Done(RESULT)), (1, HELLO), (2, PLANNED), (3, PLANNED), (3, window), (4, FAILED)
+    )
     assert list(found.states.items()) == [
         (state, 1) for state in ("starting", "preparing", "ready", "running", "done", "failed")
     ]
@@ -193,36 +200,21 @@ def test_how_many_are_how_far_in_the_order_of_a_run() -> None:
 
 
 def test_a_device_is_judged_by_its_last_windows() -> None:
-    found = after(
-        *running(700, 700, 700), *((0, window(1.0, 350.0)) for _ in range(RECENT_WINDOWS))
-    )
+    later = [(0, Progress(1.0, 0.2, 1, 350.0))] * RECENT_WINDOWS
+    found = after(CLUSTER, *running(700, 700, 700), *later)
     assert found.rates[CLUSTER[0]] == pytest.approx(350.0)
     assert found.slow_devices() == {CLUSTER[0]: pytest.approx(50.0)}
     assert found.rates_by_model["NVIDIA H100"] == pytest.approx([350.0, 700, 700])
 
 
 def test_who_failed_is_in_no_distribution() -> None:
-    found = after(*running(700, 700, 10), (2, Failed(Problem("W", "y", "R"), 1)))
+    found = after(CLUSTER, *running(700, 700, 10), (2, FAILED))
     assert found.slow_devices() == {}
     assert found.rates_by_model["NVIDIA H100"] == [700.0, 700.0]
 
 
 def test_wrong_elements_are_known_at_once_and_at_the_end() -> None:
-    found = after(*running(700, 700), (0, Verified(3, 2)), (1, Verified(3, 0)))
+    found = after(CLUSTER, *running(700, 700), (0, Verified(3, 2)), (1, Verified(3, 0)))
     assert [found.devices[gpu].wrong_elements for gpu in CLUSTER[:2]] == [2, 0]
-    found.add_event(CLUSTER[1], Done(dataclasses.replace(RESULT, wrong_elements=4)))
+    found.add_event(CLUSTER[1], Done(replace(RESULT, wrong_elements=4)))
     assert found.devices[CLUSTER[1]].wrong_elements == 4
-
-
-@pytest.mark.parametrize("width", [40, 79, 119])
-def test_the_line_of_many_says_the_most_first(width: int) -> None:
-    now = [0.0]
-    found = group_of(CLUSTER, lambda: now[0])
-    assert said(found, width) == "6 starting ...\n"
-    for at, event in (*running(700, 702, 698, 620, 700, 701), (2, Verified(2, 1))):
-        found.add_event(CLUSTER[at], event)
-    now[0] = 12.0
-    line = said(found, width)
-    assert "12 s, 48 s left  700 (" in line
-    if width > 100:
-        assert "6 running  1 device wrong  node-1 GPU 3 11 % behind" in line

@@ -1,4 +1,4 @@
-"""`gputop bench` on several devices: who is chosen, what is said of them, and the exit status."""
+"""`gputop bench` on GPUs: which are chosen, what is said of each, and the exit status."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from gputop.agent.problem import Problem
 from gputop.bench.events import Conditions, Done, Failed, Progress, Result
 from gputop.bench.plan import target_choice
 from gputop.bench.results import store
-from gputop.commands.bench_results import gravest, report_runs
+from gputop.commands.bench_results import report_runs
+from gputop.stream.child import StreamError
 from tests import runs
 from tests.bench.commands import parsed, run
-from tests.bench.machines import divided, seen
+from tests.bench.machines import divided, seen, trainer, undivided
 from tests.sessions import RESULT
 from tests.streams import inventory, process, readings, sample
 
@@ -33,6 +34,18 @@ LOST = (
         sample(3, []), devices=(readings(0), readings(1, state=DeviceState.LOST), readings(2))
     ),
 )
+ALL_LOST = (
+    inventory(1),
+    dataclasses.replace(sample(1, []), devices=(readings(0, state=DeviceState.LOST),)),
+)
+NONE = (inventory(0), sample(0, []))
+NO_DRIVER = (
+    dataclasses.replace(
+        inventory(0), problem=Problem("No NVIDIA driver", "no library was found", "Install it")
+    ),
+    sample(0, []),
+)
+HANGS = StreamError(Problem("It hangs", "it does", "Reboot"))
 
 
 def ended(target: Target, mean: float = 700.0, **changes: Any) -> DeviceRun:
@@ -50,7 +63,6 @@ def failed(target: Target, status: int = 3) -> DeviceRun:
     [
         (QUIET, "0,2", ["0", "2"]),
         (QUIET, "1,1,GPU-00000001", ["1"]),
-        (QUIET, "all", ["0", "1", "2"]),
         (QUIET, "cpu,all", [None, "0", "1", "2"]),
         (QUIET, "cpu,cpu", [None]),
         (LOST, "all", ["0", "2"]),
@@ -66,6 +78,14 @@ def test_who_is_chosen(
     assert {request.target.memory_share for request in asked["requests"]} == {0.5}
 
 
+def test_the_first_gpu_is_the_default_and_a_busy_one_may_be_shared(asked: dict[str, Any]) -> None:
+    asked["stream"] = (inventory(1), sample(1, [process(7, 0)]))
+    assert run("--seconds", "2", "--ignore-busy") == 0
+    (request,) = asked["requests"]
+    assert (request.target.number, request.dtype, request.size) == ("0", "bfloat16", None)
+    assert (request.seconds, request.python, request.target.memory_share) == (2.0, None, 0.9)
+
+
 HIDES = "CUDA_VISIBLE_DEVICES hides every GPU"
 ON_THE_CPU = f"gputop: no GPU can be used ({HIDES}): the CPU is tested"
 UNLIKE = dataclasses.replace(
@@ -77,7 +97,6 @@ UNLIKE = dataclasses.replace(
 @pytest.mark.parametrize(
     ("value", "arguments", "chosen", "says"),
     [
-        ("1", [], ["1"], []),
         ("1,2", [], ["1"], []),
         ("GPU-00000002", [], ["2"], []),
         ("1,2", ["--device", "all"], ["1", "2"], []),
@@ -105,6 +124,54 @@ def test_what_cuda_sees_is_what_is_chosen_where_none_is_named(
     assert all(line.endswith(words) for line, words in zip(lines, says, strict=True))
 
 
+def test_without_a_gpu_it_is_the_cpu_and_says_so(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked["stream"] = (undivided(), seen())
+    assert run() == 0
+    assert asked["requests"][0].target.kind == "cpu"
+    assert asked["requests"][0].target.memory_share == 0.5, "other programs need some"
+    assert "(MIG is on, and it has no instance)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("stream", "arguments", "status", "says"),
+    [
+        (QUIET, "--device 0,7", 3, "There is no GPU 7"),
+        (BUSY, "--device all", 3, "slow down: GPU 1 7 ada python train.py --rank 1. Wait"),
+        (LOST, "--device 0,1", 3, "its state is lost"),
+        (LOST, "--device 1", 3, "its state is lost"),
+        ((divided(), seen()), "--device 3", 3, "Choose one: 3:0 (MIG 3g.20gb), 3:1 (MIG 2g."),
+        ((undivided(), seen()), "--device 3", 3, "nvidia-smi mig -i 3 -cgi PROFILE -C"),
+        ((divided(), seen(processes=(trainer(72, 1),))), "--device 3:1", 3, "72 ada train. Wait"),
+        (NONE, "--device all", 3, "there is none"),
+        (NONE, "--device cpu,all", 3, "there is none"),
+        (ALL_LOST, "--device all", 3, "none of them answers"),
+        (NO_DRIVER, "--device 0", 3, "No NVIDIA driver: no library was found. Install it"),
+        (HANGS, "", 3, "It hangs: it does. Reboot. Or choose --device cpu"),
+        (QUIET, "--device 0,1 --report page.html", 2, "--report is a page about one"),
+        (QUIET, "--device 0,1 --history", 2, "--history lists one device, or all"),
+        (QUIET, "collective --device 1", 2, "is the only device"),
+    ],
+)
+def test_what_is_refused(
+    asked: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+    stream: object,
+    arguments: str,
+    status: int,
+    says: str,
+) -> None:
+    asked["stream"] = stream
+    assert run(*arguments.split()) == status
+    assert asked["requests"] == []
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert line.startswith("gputop: error: ")
+    assert says in line
+
+
 @pytest.mark.parametrize(
     ("stream", "value", "says"),
     [
@@ -124,50 +191,8 @@ def test_what_cuda_sees_is_nothing_or_is_not_known(
     value: str,
     says: str,
 ) -> None:
-    asked["stream"] = stream
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
-    assert run("--device", "all") == 3
-    assert asked["requests"] == []
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(("gputop: error: No GPU", "gputop: error: CUDA_VISIBLE_DEVICES=1 is "))
-    assert line.endswith(says)
-
-
-@pytest.mark.parametrize(
-    ("stream", "arguments", "status", "says"),
-    [
-        (QUIET, ["--device", "0,7"], 3, "There is no GPU 7"),
-        (BUSY, ["--device", "all"], 3, "slow down: GPU 1 7 ada python train.py"),
-        (LOST, ["--device", "0,1"], 3, "its state is lost"),
-        ((inventory(0), sample(0, [])), ["--device", "all"], 3, "there is none"),
-        ((inventory(0), sample(0, [])), ["--device", "cpu,all"], 3, "there is none"),
-        (QUIET, ["--device", "0,1", "--report", "page.html"], 2, "--report is a page about one"),
-        (QUIET, ["--device", "0,1", "--history"], 2, "--history lists one device, or all"),
-        (QUIET, ["collective", "--device", "1"], 2, "is the only device"),
-    ],
-)
-def test_what_is_refused(
-    asked: dict[str, Any],
-    capsys: pytest.CaptureFixture[str],
-    stream: object,
-    arguments: list[str],
-    status: int,
-    says: str,
-) -> None:
-    asked["stream"] = stream
-    assert run(*arguments) == status
-    assert asked["requests"] == []
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("gputop: error: ")
-    assert says in line
-
-
-@pytest.mark.parametrize(
-    ("statuses", "status"),
-    [([0, 0], 0), ([0, 4], 4), ([4, 3, 0], 3), ([130, 3], 130), ([3, 1, 130, 4], 1)],
-)
-def test_the_gravest_status_is_that_of_all(statuses: list[int], status: int) -> None:
-    assert gravest(statuses) == status
+    test_what_is_refused(asked, capsys, stream, "--device all", 3, says)
 
 
 def test_a_line_for_each_device_and_who_is_behind(capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,20 +213,11 @@ def test_a_line_for_each_device_and_who_is_behind(capsys: pytest.CaptureFixture[
             "GPU with theirs."
         ),
     ]
-    assert title.splitlines() == [
-        "soak in bfloat16, 1024×8192×1024, 2 s: 3 devices on 1 host",
-        (
-            f"3 devices of {GPUS[0].name}, bfloat16: median 698 TFLOP/s, "
-            "from 600 TFLOP/s to 700 TFLOP/s"
-        ),
-    ]
-    head, first, second, third = rows.splitlines()
-    assert head.split()[:4] == ["DEVICE", "TFLOP/s", "PEAK", "OF"]
-    assert first.split()[:3] == ["GPU", "0", "700"]
+    assert title.startswith("soak in bfloat16, 1024×8192×1024, 2 s: 3 devices on 1 host\n")
+    _, first, second, third = rows.splitlines()
     assert all(each in first for each in ("70.8 %", "698 W", "71°C"))
     assert "DEGRADED" in second
     assert "698" in third
-    assert len({len(line) for line in (head, first, second, third)}) == 1
     assert reasons.startswith("GPU 1: like devices: 14.2 % under the median of 2 others like it")
     assert said.count("torch.mm") == 3, "each has its method"
 
@@ -238,6 +254,7 @@ def earlier(target: Target, mean: float) -> Result:
         ([ended(GPUS[0], 600.0), failed(GPUS[1])], 3),
         ([ended(GPUS[0], 600.0), ended(GPUS[1], stopped="user")], 130),
         ([ended(GPUS[0], 600.0), ended(GPUS[1], wrong_elements=1)], 1),
+        ([failed(GPUS[0]), failed(GPUS[1], 1)], 1),
     ],
 )
 def test_one_that_is_degraded_is_enough(

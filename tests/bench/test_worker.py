@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-import os
 import subprocess
 import sys
 import threading
@@ -16,23 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Done, Progress
+from gputop.bench.events import Progress
 from gputop.bench.plan import kinds
-from gputop.bench.plan.request import Request
-from gputop.bench.run.worker_launch import WORKER, worker_environment
+from gputop.bench.run.worker_launch import WORKER
 from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import backends, errors, loads, main, throughput
+from gputop.bench.worker import backends, burn, errors, loads, main, throughput
 from gputop.bench.worker import product as products
-from tests import fake_cuda
-from tests.bench.forked import _settings, load_torch
-from tests.bench.test_kinds import heard
-from tests.bench.test_peers import GPUS
-from tests.bench.workers import CPU, STOP_SECONDS, RawWorker, RecordedRun, needs_torch, request
-from tests.fake_cuda.settings import Settings
-from tests.sessions import Session
+from gputop.bench.worker.needs import fixed_bytes
+from tests.bench.forked import load_torch
+from tests.bench.workers import STOP_SECONDS, RawWorker, RecordedRun, needs_torch, request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 pytestmark = needs_torch
@@ -62,13 +55,25 @@ def test_stop_takes_effect_in_the_middle_of_a_long_product() -> None:
         assert done["stopped"] == "user"
 
 
-@pytest.mark.daily(1)
-@pytest.mark.parametrize("when", ["hello", "sample"])
-def test_the_end_of_the_parent_is_the_end_of_the_worker(when: str) -> None:
+def test_the_end_of_the_parent_is_the_end_of_the_worker() -> None:
     with RawWorker(request(size=1024, seconds=600.0)) as raw:
-        raw.until(when)
+        raw.until("hello")
         raw.close()
         assert raw.process.wait(STOP_SECONDS) is not None
+
+
+def test_a_worker_ends_by_itself() -> None:
+    with RawWorker(request(seconds=0.1)) as raw:
+        assert raw.until("done")["stopped"] == "time"
+        assert raw.process.wait(STOP_SECONDS) == 0
+
+
+def test_the_products_at_hand_are_verified_after_a_stop() -> None:
+    with RawWorker(request(seconds=600.0), "main.STOP_SECONDS = 60.0\n") as raw:
+        raw.until("sample")
+        raw.tell("stop")
+        *_, last, done = raw.events()
+    assert (last["event"], done["stopped"]) == ("verify", "user")
 
 
 def test_what_others_print_does_not_reach_the_events() -> None:
@@ -88,36 +93,25 @@ def test_what_others_print_does_not_reach_the_events() -> None:
 FILES = sorted(WORKER.parent.glob("*.py"))
 
 
-def names_imported(nodes: Iterable[ast.AST]) -> set[str]:
-    """Return the packages that these statements import, without the worker's own modules."""
-    found: set[str] = set()
-    for node in nodes:
-        if isinstance(node, ast.ImportFrom) and not node.level:
-            found.add((node.module or "").split(".")[0])
-        elif isinstance(node, ast.Import):
-            found.update(each.name.split(".")[0] for each in node.names)
-    return found
-
-
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_it_is_valid_for_old_pythons_and_needs_nothing_of_gputop(file: Path) -> None:
     tree = ast.parse(file.read_text(), feature_version=(3, 9))
-    nodes = list(ast.walk(tree))
-    allowed = {"torch"}
+    standard = set(sys.stdlib_module_names)
+    allowed = {"torch", *standard}
     if file.stem in ("guard", "heat"):
         allowed.add("gputop")  # the agent, from folders that the parent names
-    assert names_imported(nodes) - set(sys.stdlib_module_names) <= allowed
-    # The others may be imported later, in a function.
-    assert names_imported(tree.body) <= set(sys.stdlib_module_names)
-    siblings = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level}
-    assert siblings <= {each.stem for each in FILES}
+    for node in ast.walk(tree):
+        packages = set()
+        if isinstance(node, ast.Import):
+            packages = {each.name.partition(".")[0] for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            assert node.module in {each.stem for each in FILES}
+        elif isinstance(node, ast.ImportFrom):
+            packages = {(node.module or "").partition(".")[0]}
+        # The others may be imported later, in a function.
+        assert packages <= (standard if node in tree.body else allowed)
     # Its folder is first on the path of modules until it has taken it off.
-    assert file.stem.startswith("__") or file.stem not in sys.stdlib_module_names
-
-
-def test_workers_of_sessions_are_forked() -> None:
-    """A variable more in their environment would import torch anew for each run."""
-    assert _settings(worker_environment(CPU)) == _settings(os.environ)
+    assert file.stem.startswith("__") or file.stem not in standard
 
 
 class Corrupting(products.Product):
@@ -171,7 +165,11 @@ def paced(device: Any, products: int) -> throughput.Pace:
 def test_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     run, _ = run_in_process(600.0)
     device = cpu()
+    device.rest_seconds = 7.0
+    waits: list[float] = []
+    monkeypatch.setattr(run.halt, "wait", waits.append)
     product, _ = loads.prepare(device, run)
+    assert waits == [7.0], "a GPU rests after the warm-up, so that its burst is measured"
     pace = paced(device, 5)
     clock = [100.0]
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
@@ -197,79 +195,6 @@ def test_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     apart = [after - before for before, after in itertools.pairwise(checked)]
     assert len(apart) > 5
     assert all(seconds >= 50 for seconds in apart[:-1]), "the last one is at the end of the run"
-
-
-class Event:
-    """A device event without a device: it has passed when it was asked for the second time."""
-
-    def __init__(self, **_: object) -> None:
-        self.asked = 0
-
-    def record(self) -> None:
-        pass
-
-    def query(self) -> bool:
-        self.asked += 1
-        return self.asked > 1
-
-    def synchronize(self) -> None:
-        pass
-
-    def elapsed_time(self, _: Event) -> float:
-        return 10.0
-
-
-def without_a_gpu() -> Any:
-    """What `Cuda` uses of torch, on the CPU."""
-    torch = load_torch()
-    return SimpleNamespace(
-        int64=torch.int64,
-        bool=torch.bool,
-        cuda=SimpleNamespace(Event=Event),
-        ne=torch.ne,
-        empty_like=torch.empty_like,
-        empty=lambda *shape, dtype, **_: torch.empty(*shape, dtype=dtype),
-    )
-
-
-def test_two_batches_are_in_flight_and_all_of_them_are_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    run, sent = run_in_process(0.4)
-    product = made()
-    product.keep_first()
-    device = backends.Cuda(without_a_gpu(), run.halt)
-    run.totals = throughput.SoakTotals(2 * product.n**3)
-    launched, batches, in_flight = [0], [0], []
-
-    def launch(product: products.Product, products: int, *, check: bool) -> None:
-        backends.Cuda.launch(device, product, products, check=check)
-        launched[0] += products
-        batches[0] += 1
-        in_flight.append(device.in_flight)
-
-    monkeypatch.setattr(device, "launch", launch)
-    loads.measure(device, run, product, paced(device, 3))
-    figures = run.totals.figures()
-    assert set(in_flight) == {1, 2}
-    assert device.in_flight == 0
-    assert figures.iterations == launched[0]
-    assert figures.checks > 0
-    assert figures.wrong_elements == 0
-    assert figures.seconds >= 0.4
-    assert figures.tflops_device == pytest.approx(
-        2 * product.n**3 * launched[0] / (0.010 * batches[0]) / 1e12
-    )
-    assert {event["event"] for event in sent} == {"sample", "verify"}
-
-    run, _ = run_in_process(0.3)
-    product = made()
-    product.keep_first()
-    device = backends.Cuda(without_a_gpu(), run.halt)
-    run.totals = throughput.SoakTotals(2 * product.n**3)
-    product.faulty = True
-    loads.measure(device, run, product, paced(device, 3))
-    assert run.totals.wrong == 2 * run.totals.checks > 0
 
 
 class Instant:
@@ -325,11 +250,23 @@ def test_no_batch_is_launched_that_the_run_does_not_need(
 
 
 def test_a_check_comes_as_often_as_it_costs_next_to_nothing() -> None:
-    gpu = backends.Cuda(without_a_gpu(), threading.Event())
+    gpu: Any = SimpleNamespace(share_of_checks=0.01, least_interval=0.0)
     assert throughput.Pace(gpu, 0.001, 0.0002).check_interval <= throughput.BATCH_SECONDS
     assert throughput.Pace(gpu, 0.001, 0.01).check_interval == pytest.approx(1.0)
     assert throughput.Pace(cpu(), 0.001, 0.0002).check_interval == 1.0
     assert throughput.Pace(cpu(), 0.001, 3.0).check_interval == pytest.approx(30.0)
+
+
+def test_a_batch_changes_the_pace_at_most_by_a_factor_of_two() -> None:
+    pace = throughput.Pace(cpu(), 0.001, 0.0)
+    assert (pace.batch_at(0.0), pace.batch_at(1.0), pace.most_in_flight) == (50, 50, 1)
+    for seconds, known in ((1.0, 0.002), (1.0, 0.004), (0.0, 0.002), (0.3, 0.003)):
+        pace.update(throughput.EndedBatch(100, 0.0, seconds, check_seconds=seconds))
+        assert pace.product_seconds == pytest.approx(known)
+    assert pace.check_seconds == 0.3
+    pace.update(throughput.EndedBatch(0, 0.0, 9.0))
+    assert pace.product_seconds == pytest.approx(0.003), "a pause has no product"
+    assert throughput.products_in(1.0, 0.0) == throughput.products_in(0.1, 1.0) == 1
 
 
 def test_a_run_without_progress_is_stuck_and_after_the_plan_its_device_hangs(
@@ -398,7 +335,6 @@ def test_auto_is_large_enough_and_short_enough(
 @pytest.mark.parametrize(
     ("archs", "capability", "runs"),
     [
-        ("sm_80 sm_90", (8, 0), True),
         ("sm_80 sm_90", (8, 9), True),
         ("sm_80 sm_90", (7, 0), False),
         ("sm_80 sm_90", (12, 0), False),
@@ -457,7 +393,9 @@ def test_errors_are_one_line_with_a_remedy() -> None:
     other = errors.explain(
         RuntimeError("CUDA error: launch failed\nFor debugging…"), None, run.request
     )
-    assert other.why == "RuntimeError: CUDA error: launch failed"
+    assert errors.in_words(other) == (
+        "An error of gputop or of torch ended the test: RuntimeError: CUDA error: launch failed"
+    )
     for error in (no_room, MemoryError(), KeyError("x"), RuntimeError()):
         refused = errors.explain(error, None, run.request)
         words = refused.kind, refused.what, refused.why, refused.remedy
@@ -473,6 +411,26 @@ def test_a_remedy_names_options_that_the_kind_takes(kind: str) -> None:
     too_slow = errors.too_slow(asked, "float32", "9").remedy
     for remedy in (no_memory, too_slow):
         assert ("--size" in remedy) == kinds.KINDS[kind].has_size
+
+
+@pytest.mark.parametrize(
+    ("phase", "work", "pause"),
+    [
+        (0.0, 0.1, 0.0),
+        (0.0, 9.0, 0.0),  # longer than the load: it begins with it
+        (0.1, 9.0, 0.9),
+        (0.39, 0.1, 0.0),
+        (0.41, 0.1, 0.59),
+        (0.6, 0.0, 0.4),
+    ],
+)
+def test_a_pulse_begins_work_only_where_it_ends_in_the_first_half_of_a_period(
+    monkeypatch: pytest.MonkeyPatch, phase: float, work: float, pause: float
+) -> None:
+    for hertz in (0.5, 20.0):
+        now = 1000.0 + phase / hertz
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        assert loads.pause(hertz, work / hertz) == pytest.approx(pause / hertz, abs=1e-9)
 
 
 FLOP = 10**12
@@ -519,21 +477,35 @@ def test_windows_by_the_host_s_clock_are_longer(*, device_time: bool, pulsed: bo
     assert samples[0].tflops < 0.95
 
 
-@pytest.mark.slow
-@needs_torch
-async def test_a_gpu_rests_after_the_warm_up_so_that_its_burst_is_measured(
+def operands(product: products.Product, times: int) -> list[int]:
+    """Where the operands of so many products lie."""
+    found = []
+    for _ in range(times):
+        product.multiply()
+        found.append(product.a.data_ptr())
+    return found
+
+
+def test_burn_takes_operands_from_all_over_the_memory_it_may_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = Settings(rates={"bfloat16": 2.0}, sustained=0.7, burst_seconds=0.06, rest_seconds=0.5)
-    for name, text in made.environment().items():
-        monkeypatch.setenv(name, text)
-    monkeypatch.setenv("FAKE_CUDA_PYTHON", sys.executable)
-    request = Request(GPUS[0], "bfloat16", 1024, 2.0, str(fake_cuda.PYTHON))
-    events = await heard(Session(request))
-    last = events[-1]
-    assert isinstance(last, Done), last
-    windows = [each for each in events if isinstance(each, Progress)]
-    assert windows[0].tflops is not None
-    assert max(each.tflops or 0.0 for each in windows[:4]) > 1.8
-    assert (windows[-1].tflops or 0.0) < 1.5
-    assert (last.result.tflops_peak or 0.0) > 1.8
+    monkeypatch.setitem(burn.COPIED_BYTES, "cpu", 1 << 20)
+    run, _ = run_in_process()
+    run.request = replace(run.request, free_bytes=fixed_bytes("cpu") + (8 << 20))
+    first = made(n=192)
+    first.keep_first()
+    first.judge()
+    product = burn.Ring(first, cpu(), run)
+    count = int(run.notes[-1].split()[2])
+    taken = operands(product, 2 * count)
+    assert len(set(taken)) == count > 3
+    assert taken[:count] == taken[count:]
+    each = 2 * 192 * 192 * 4
+    needed = products.bytes_needed(run.request, "float32", (192, 192, 192))
+    left = (8 << 20) - needed - 2 * burn.COPIED_BYTES["cpu"]
+    assert (count - 1) * each <= left < count * each
+    assert cpu().compare(product) == 0
+
+
+def test_every_kind_of_the_worker_is_offered() -> None:
+    assert set(main.KINDS) == set(kinds.KINDS) - {"check"}

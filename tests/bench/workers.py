@@ -7,17 +7,17 @@ import json
 import os
 import subprocess
 import sys
-import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Result
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.worker_launch import WORKER
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker.events import to_line
 from gputop.bench.worker.main import WorkerRun
+from tests import sessions
 from tests.bench.forked import forking
 
 if TYPE_CHECKING:
@@ -87,17 +87,6 @@ class RawWorker:
         """The first event of that name."""
         return next(event for event in self.events() if event["event"] == name)
 
-    def stopped(self) -> dict[str, Any]:
-        """Stop it after its first sample: what it says at its end."""
-        self.until("sample")
-        began = time.monotonic()
-        self.tell("stop")
-        done = self.until("done")
-        assert time.monotonic() - began < STOP_SECONDS
-        self.process.wait(STOP_SECONDS)
-        assert done["stopped"] == "user"
-        return done
-
     def __enter__(self) -> Self:
         return self
 
@@ -155,25 +144,15 @@ def broken_worker(fault: str) -> str:
     )
 
 
-RESULT = Result(
+RESULT = replace(
+    sessions.RESULT,
     device="a CPU",
-    device_uuid=None,
-    dtype="float32",
-    m=1024,
-    n=1024,
-    k=1024,
     tflops_mean=0.18,
     tflops_peak=0.2,
-    tflops_sustained=None,
-    droop_percent=None,
-    tflops_device=None,
     seconds=5.01,
     iterations=420,
-    wrong_elements=0,
     checks=6,
-    stopped="time",
     torch_version="9.9.9",
-    cuda_version=None,
     python="/usr/bin/python3",
     method="by hand",
     started_at=1.7e9,
