@@ -2,8 +2,6 @@
 
 Format and labels: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. A site adds the
 labels `cluster` and `rack` when it scrapes; `simulated` marks the simulation.
-
-Over HTTP there is one page of the whole fleet, and a target for each host.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from wsgiref.util import application_uri
 from gputop.agent.words import CLOCK_EVENT_BITS
 from gputop.output.prometheus.metrics import XID_HELP
 from gputop.schema.catalogue import CATALOGUE
-from tests.demo_fleet.site import DRIVER, Flaw, SimulatedGpu, hosts_of
+from tests.demo_fleet.site import Flaw, SimulatedGpu, hosts_of
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -55,19 +53,16 @@ class Simulator:
     """Simulated fleet. Asking does not change it.
 
     Readings are a function of seed and time, so that two scrapes, two programs and a restarted
-    program agree. Two flaws develop from the start on: the exporter of a host goes away, and
-    uncorrected memory errors grow in number.
+    program agree. Two flaws develop from the Unix time `started` on: the exporter of a host goes
+    away, and uncorrected memory errors grow in number.
     """
 
-    def __init__(self, gpus: int, *, started: float, seed: int = SEED) -> None:
-        """Let the flaws develop from the Unix time `started`."""
+    def __init__(self, gpus: int, *, started: float) -> None:
         self.started = started
-        self.hosts = {gpus[0].host: gpus for gpus in hosts_of(gpus, seed)}
-        """GPUs by host."""
+        self.hosts = {gpus[0].host: gpus for gpus in hosts_of(gpus, SEED)}
 
     @property
     def gpus(self) -> list[SimulatedGpu]:
-        """All GPUs."""
         return [gpu for gpus in self.hosts.values() for gpu in gpus]
 
     def is_away(self, host: str, now: float) -> bool:
@@ -79,15 +74,15 @@ class Simulator:
     def readings(self, gpus: Iterable[SimulatedGpu], now: float) -> list[DcgmReadings]:
         """Return the readings of each GPU at that time."""
         seconds = max(0.0, now - ORIGIN)
-        gpus = tuple(gpus)
-        loads = {job: job.wave.level(seconds) for job in {gpu.job for gpu in gpus}}
-        return [self._reading(gpu, loads[gpu.job], seconds, now) for gpu in gpus]
+        return [self._reading(gpu, seconds, now) for gpu in gpus]
 
-    def _reading(self, gpu: SimulatedGpu, load: float, seconds: float, now: float) -> DcgmReadings:
-        flaw, model, kind = gpu.flaw, gpu.model, gpu.job.kind
+    def _reading(self, gpu: SimulatedGpu, seconds: float, now: float) -> DcgmReadings:
+        flaw, model, kind = gpu.flaw, gpu.model, gpu.job
         if flaw is Flaw.LOST:
             return {"DEV_XID_ERRORS": 79}
-        load, mean = (0.0, 0.0) if flaw is Flaw.IDLE_HELD else (load, gpu.job.wave.mean)
+        load, mean = kind.level(seconds), kind.load
+        if flaw is Flaw.IDLE_HELD:
+            load, mean = 0.0, 0.0
         level = load * gpu.evenness
         slowed = _CLOCK.get(flaw, 1.0)
         swing = (model.limit_watts - model.idle_watts) * kind.draw * gpu.evenness * slowed
@@ -97,7 +92,7 @@ class Simulator:
         usual = model.idle_watts + swing * mean
         celsius = 88 + round(math.sin(turn)) if flaw is Flaw.THERMAL else None
         celsius = celsius or round(gpu.inlet_celsius + 38 * usual / model.limit_watts)
-        used = round(model.memory_mib * (0.74 if flaw is Flaw.IDLE_HELD else gpu.job.memory))
+        used = round(model.memory_mib * (0.74 if flaw is Flaw.IDLE_HELD else kind.memory))
         passed = max(0.0, now - self.started)
         errors = 3 + int(passed / ERROR_SECONDS) if flaw is Flaw.ECC else 0
         dram = kind.dram * level
@@ -180,11 +175,11 @@ def _labels(gpu: SimulatedGpu) -> str:
         "device": f"nvidia{gpu.index}",
         "modelName": gpu.model.name,
         "Hostname": gpu.host,
-        "DCGM_FI_DRIVER_VERSION": DRIVER,
+        "DCGM_FI_DRIVER_VERSION": "580.95.05",
     }
     if gpu.pod:
-        kind = gpu.job.kind
-        found |= {"container": kind.container, "namespace": gpu.job.namespace, "pod": gpu.pod}
+        job = gpu.job
+        found |= {"container": job.container, "namespace": job.namespace, "pod": gpu.pod}
     found |= {"cluster": gpu.cluster, "rack": gpu.rack, "simulated": "true"}
     return ",".join(f'{name}="{_escaped(value)}"' for name, value in found.items())
 

@@ -24,11 +24,6 @@ from gputop.ui.drawing.palette import BUSY
 texts = st.text(max_size=30).map(visible)
 
 
-@given(st.lists(texts, max_size=5))
-def test_a_row_is_as_wide_as_its_texts(parts: list[str]) -> None:
-    assert width_of([Span(part) for part in parts]) == sum(map(cell_len, parts))
-
-
 @given(st.lists(texts, max_size=5), st.integers(1, 60))
 def test_a_fitted_row_has_exactly_the_width(parts: list[str], width: int) -> None:
     assert width_of(fit([Span(part) for part in parts], width)) == width
