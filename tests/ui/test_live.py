@@ -28,8 +28,6 @@ class Counter(LiveView):
 
 
 class CounterApp(App[None]):
-    """Nothing but that."""
-
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Counter()
