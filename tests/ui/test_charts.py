@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gputop.agent.device import DeviceSample
 from gputop.agent.snapshot import Host, Sample
 from gputop.stream.history import History
+from gputop.ui.drawing.cells import text_of
 from gputop.ui.drawing.charts import (
     IN_VIEW_SECONDS,
     WIDTHS,
@@ -47,7 +48,7 @@ def test_kept_means_are_those_of_the_history_at_each_sample() -> None:
 
 def test_a_chart_tells_zero_from_nothing() -> None:
     rows = draw_chart([None, 0.0, 50.0, 100.0, None, None], 2, 100.0, BUSY)
-    assert ["".join(span.text for span in row) for row in rows] == [" ⢸ ", "⢀⣿ "]
+    assert [text_of(row) for row in rows] == [" ⢸ ", "⢀⣿ "]
 
 
 @given(st.integers(1, 500), st.integers(2, 40), st.integers(2, 5))

@@ -176,24 +176,6 @@ async def test_what_happened_to_the_device() -> None:
         assert "Xid 79" not in shown(pilot, EventsView)
 
 
-async def test_what_does_not_fit_is_scrolled_to() -> None:
-    app = PageApp(streams.inventory(1), said_by(streams.readings(0)))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await page_of(app, pilot)
-        first = shown(pilot, DetailsView).splitlines()
-        assert first[0] == "Power and temperature"
-        seen = "\n".join(first)
-        for _ in range(20):
-            app.query_one(DetailsView).action_page(1)
-            await settle(pilot)
-            seen += shown(pilot, DetailsView)
-        labels = {row.label for row in ROWS if not row.readings[0].is_optional}
-        assert {label for label in labels if f"{label} " not in seen} == set()
-        app.query_one(DetailsView).action_move(-1000)
-        await settle(pilot)
-        assert shown(pilot, DetailsView).splitlines() == first
-
-
 async def test_readings_that_the_device_does_not_have_are_one_line() -> None:
     lacks = {"fan_percent": Absence.NOT_SUPPORTED}
     lacks |= dict.fromkeys(("sm_active_percent", "sm_occupancy_percent"), Absence.NOT_SUPPORTED)

@@ -11,6 +11,7 @@ from gputop.bench.events import Progress
 from gputop.bench.plan import target_choice
 from gputop.bench.run.run import Run
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
+from gputop.ui.drawing.cells import text_of
 from gputop.ui.drawing.charts import GUTTER
 from tests.runs import begin, cpu_run, gpu_run, gpu_sample, look
 from tests.streams import NOW, inventory, sample
@@ -26,7 +27,7 @@ def drawn(run: DeviceRun, width: int = 78, height: int = 30) -> list[str]:
     chart.run = Run.of(run)
     rows = chart.draw(width, height)
     assert len(rows) <= height
-    return ["".join(span.text for span in row) for row in rows]
+    return [text_of(row) for row in rows]
 
 
 def labelled(rows: list[str], label: str) -> str:
@@ -70,16 +71,6 @@ def test_the_plot_keeps_its_room_at_any_height() -> None:
         assert max(map(len, rows)) <= width
         axis = next(n for n, row in enumerate(rows) if "└" in row)
         assert axis >= min(height, 7) - 2
-
-
-@pytest.mark.parametrize(
-    ("ended", "power", "clock"),
-    [(False, "698/700 W", "1779/1980 MHz"), (True, "690/700 W", "1860/1980 MHz")],
-)
-def test_each_has_its_value_and_its_limit(*, ended: bool, power: str, clock: str) -> None:
-    rows = drawn(gpu_run(60.0, 42.0, ended=ended))
-    for label, value in (("power", power), ("clock", clock), ("temp", "80/86°C")):
-        assert labelled(rows, label)[:GUTTER].split() == [label, *value.split()]
 
 
 def test_a_cpu_has_no_power_and_no_reasons() -> None:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.app import App
 
+from gputop.agent.snapshot import Sample
+from gputop.ui.device.title import DeviceTitle
 from gputop.ui.drawing.live import LiveView
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import ScreenCells
 from tests.streams import PreparedStream, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown, until
+from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -99,6 +101,10 @@ async def test_a_tick_is_one_frame_of_few_bytes_and_draws_nothing_that_is_hidden
             assert len(frames) == 1
             assert len(frames[0].encode()) <= TICK_BYTES
             assert sorted(drawn) == ["", "devices", "header"]
+        await press(pilot, "enter")  # what was hidden has the newest numbers
+        last = records[-1]
+        assert isinstance(last, Sample)
+        assert f"power {last.devices[0].power_watts:.0f}/700 W" in shown(pilot, DeviceTitle)
 
 
 async def test_a_resize_in_a_batch_is_painted_at_its_end(frames: list[str]) -> None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.agent.device import DeviceState
+from gputop.agent.device import Absence, DeviceState
 from gputop.agent.snapshot import Event, Sample
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.device.events import EventsView
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.title import DeviceTitle
-from gputop.ui.hosts.host_row import is_free
-from gputop.ui.hosts.screen import HostsTitle, HostsView
+from gputop.ui.hosts import host_row
+from gputop.ui.hosts.screen import HostsView
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
 from gputop.ui.processes.screen import ProcessesTab
@@ -23,14 +23,15 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests import streams
 from tests.streams import NOW, PreparedStream, readings
-from tests.ui import fleets, pilots, scenes
-from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown
+from tests.ui import fleets, scenes
+from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gputop.agent.snapshot import Record
     from tests.sessions import PreparedSession
+    from tests.ui.conftest import Same
 
 
 USUAL, WIDE = (120, 40), (140, 30)
@@ -205,30 +206,21 @@ def four_hosts() -> list[Record]:
     return fleets.merged({name: fleets.named(told, name) for name, told in hosts.items()})
 
 
-async def test_a_line_for_each_host_worst_first_filtered_and_sorted() -> None:
+@pytest.mark.parametrize("width", [60, 140])
+def test_a_line_for_each_host_worst_first(same_text: Same, width: int) -> None:
+    app = app_with(*four_hosts())
+    assert same_text(app, terminal_size=(width, 12), run_before=settle)
+
+
+async def test_hosts_are_filtered_and_sorted() -> None:
     async with settled(app_with(*four_hosts()), WIDE) as (app, pilot):
-
-        def rows() -> list[str]:
-            return [row for row in shown(pilot, HostsView).replace("▌", " ").splitlines() if row]
-
-        heading, away, faulty, *healthy = rows()
-        assert heading.split()[:2] == ["HOST", "GPUS"]
-        assert "node3" in away
-        assert "AWAY for 9 s: it needs a password or another key" in away
-        assert "node2" in faulty
-        assert "×███" in faulty
-        assert "GPU 0: " in faulty
-        assert {row.split()[0] for row in healthy} == {"node0", "node1"}
-        assert any("██○█" in row for row in healthy)
-        title = shown(pilot, HostsTitle)
-        assert title == " 4 hosts · 1 away · free 1 of 12 GPUs: node1:2"
         await pilot.press("slash", *"node1", "enter")
-        assert [row.split()[0] for row in rows()[1:]] == ["node1"]
-        assert "1 of 4 match" in pilots.text_of(pilots.lines(app))
-        await pilot.press("escape", "full_stop")
-        heading, *sorted_rows = rows()
-        assert "HOST▲" in heading
-        assert [row.split()[0] for row in sorted_rows] == [f"node{n}" for n in range(4)]
+        view = app.screen.query_one(HostsView)
+        assert [row.machine.name for row in view.state.lines] == ["node1"]
+        await press(pilot, "escape", "full_stop")
+        assert [row.machine.name for row in view.state.lines] == [f"node{n}" for n in range(4)]
+        await press(pilot, "full_stop", "comma", "comma")
+        assert view.state.sorted_by is host_row.WORST
 
 
 async def test_enter_opens_one_host_and_esc_goes_back() -> None:
@@ -261,13 +253,16 @@ async def test_one_host_needs_no_list() -> None:
 @pytest.mark.parametrize(
     ("changes", "free"),
     [
-        ({"gpu_utilization_percent": 0, "memory_used_bytes": 1 << 20}, True),
-        ({"gpu_utilization_percent": 60, "memory_used_bytes": 1 << 20}, False),
-        ({"gpu_utilization_percent": 0, "memory_used_bytes": None}, False),
-        ({"gpu_utilization_percent": 0}, False),
-        ({"state": DeviceState.NEEDS_RESET, "memory_used_bytes": 0}, False),
+        ({}, True),
+        ({"gpu_utilization_percent": None}, True),
+        ({"gpu_utilization_percent": 6}, False),
+        ({"memory_used_bytes": 4 << 30}, True),
+        ({"memory_used_bytes": (4 << 30) + 1}, False),
+        ({"memory_used_bytes": None}, False),
+        ({"state": DeviceState.NEEDS_RESET}, False),
+        ({"absent": {"processes": Absence.NO_PERMISSION}}, False),
     ],
 )
 def test_a_free_gpu_is_known_to_do_nothing(changes: dict[str, object], free: bool) -> None:
-    changes = {"memory_total_bytes": 80 << 30, "memory_used_bytes": 70 << 30} | changes
-    assert is_free(readings(0, **changes)) is free
+    idle = {"memory_total_bytes": 80 << 30, "memory_used_bytes": 0, "gpu_utilization_percent": 5}
+    assert host_row.is_free(readings(0, **(idle | changes))) is free

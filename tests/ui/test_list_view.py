@@ -77,11 +77,8 @@ def test_the_list_scrolls_to_the_selection_and_counts() -> None:
 
 def test_no_match_and_no_item_are_said_and_columns_are_dropped_from_the_end() -> None:
     view = crowd(2)
-    assert [texts(view, width)[0].split() for width in (12, 20, 30)] == [
-        ["NAME"],
-        ["NAME"],
-        ["NAME", "AGE", "WORDS"],
-    ]
+    assert texts(view, 16)[0].split() == ["NAME", "AGE"]
+    assert texts(view, 25)[0].split() == ["NAME", "AGE", "WORDS"]
     view.state.set_filter("cow")
     assert texts(view, height=6)[1] == "  No pets with all of these words"
     assert texts(view_of()) == ["  No pets"]

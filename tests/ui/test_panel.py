@@ -17,7 +17,8 @@ from gputop.agent.snapshot import Sample
 from gputop.health.findings import Bound, BoundBy, Finding, Severity
 from gputop.stream.history import History
 from gputop.text import ABSENT
-from gputop.ui.drawing import charts
+from gputop.ui.device.title import DeviceTitle
+from gputop.ui.drawing import cells, charts
 from gputop.ui.drawing.cells import Row, width_of
 from gputop.ui.drawing.palette import DIM, TRACK
 from gputop.ui.monitor import panel
@@ -45,7 +46,7 @@ OF_AN_INSTANCE = ("memory_used_bytes", "memory_total_bytes", "memory_free_bytes"
 
 
 def text_of(rows: list[Row]) -> list[str]:
-    return ["".join(span.text for span in row) for row in rows]
+    return [cells.text_of(row) for row in rows]
 
 
 def shown_device(device: Device, readings: DeviceSample, **known: Any) -> ShownDevice:
@@ -225,10 +226,12 @@ def test_a_column_that_no_device_has_leaves_its_room_to_others() -> None:
         assert (title in text_of(in_rows(200, *devices))[0]) is has
 
 
-def test_rows_and_their_heading_have_one_width() -> None:
-    devices = [h100(), instance(), shown_device(scenes.device(1), scenes.gone(1))]
+def test_rows_and_their_heading_have_one_width(snapshot: Any) -> None:
+    devices = [h100(fan_percent=40, absent={}), instance(), with_known(old_seconds=lambda _: 12.3)]
+    devices.append(shown_device(scenes.device(1), scenes.gone(1)))
     for width in range(30, 260, 7):
         assert {width_of(row) for row in in_rows(width, *devices)} == {width}
+    assert "\n".join(text_of(in_rows(230, *devices))) == snapshot
 
 
 # The space that devices and processes get.
@@ -294,3 +297,11 @@ async def test_every_panel_stays_where_it_is_while_findings_come_and_go() -> Non
             await settle(pilot)
             assert places(pilot) == before
         assert "▲ GPU 2: " in shown(pilot, Header)
+
+
+async def test_a_double_click_on_a_device_opens_its_page() -> None:
+    async with settled(app_with(*scenes.job(2, 3)), (100, 30)) as (app, pilot):
+        await pilot.click(DevicesView, offset=(5, 10), times=2)
+        await settle(pilot)
+        assert shown(pilot, DeviceTitle).startswith("1 H100")
+        assert dashboard_of(app).tabs.shown == "page"

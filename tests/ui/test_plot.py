@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.ui.benchmark.plot import PlotArea, PlotAxis, PlotLine, plot_rows, tick
-from gputop.ui.drawing.cells import width_of
+from gputop.ui.drawing.cells import text_of, width_of
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def dots(rows: list[Row]) -> dict[tuple[int, int], int]:
     """By row and column, the dots of a cell that has some."""
     found = {}
     for y, row in enumerate(rows):
-        for x, each in enumerate("".join(span.text for span in row)):
+        for x, each in enumerate(text_of(row)):
             if "\u2800" < each <= "\u28ff":
                 found[y, x] = ord(each) - 0x2800
     return found
@@ -57,7 +57,7 @@ def test_marks_of_lines_that_end_together_are_beside_each_other() -> None:
     lines = [PlotLine(UP.points, style, mark) for style, mark in ((BUSY, "8"), (MEMORY, "10"))]
     rows = drawn(*lines)
     assert {width_of(row) for row in rows} == {WIDTH}
-    first, *_ = ["".join(span.text for span in row) for row in rows]
+    first, *_ = [text_of(row) for row in rows]
     assert first[-4:-2] == "10"
     assert first[-1] == "8"
     assert of(rows, MEMORY).count("10") == of(rows, BUSY).count("8") == 1

@@ -18,6 +18,7 @@ from gputop.health.findings import Evidence
 from gputop.output.status_page import page
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.timeline import TimelineView
+from gputop.ui.drawing import cells
 from gputop.ui.monitor import panel
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
@@ -60,7 +61,7 @@ def readings(percent: float, used: int) -> DeviceSample:
 
 
 def text_of(rows: Iterable[Row]) -> str:
-    return "\n".join("".join(span.text for span in row) for row in rows)
+    return "\n".join(cells.text_of(row) for row in rows)
 
 
 def shown(percent: float, used: int) -> dict[str, str]:
