@@ -32,11 +32,6 @@ AWAY_AFTER_SECONDS = 30.0
 """Seconds until an exporter goes away: enough for a scrape every 15 s to have seen it."""
 ERROR_SECONDS = 120.0
 """Seconds between uncorrected errors."""
-RIPPLE, RIPPLE_PER_SECOND = 0.006, 0.31
-"""Amplitude as a share of the power limit, and radians per second."""
-IDLE_MHZ = 345
-
-
 DcgmReadings = dict[str, float]
 """Readings of a GPU by DCGM's names, in its units and in the order of its exporter."""
 COUNTERS = (
@@ -84,11 +79,10 @@ class Simulator:
         if flaw is Flaw.IDLE_HELD:
             load, mean = 0.0, 0.0
         level = load * gpu.evenness
-        slowed = _CLOCK.get(flaw, 1.0)
+        slowed = {Flaw.SLOW: 0.6, Flaw.THERMAL: 0.55}.get(flaw, 1.0) if flaw else 1.0
         swing = (model.limit_watts - model.idle_watts) * kind.draw * gpu.evenness * slowed
-        ripple = RIPPLE * model.limit_watts
-        turn = RIPPLE_PER_SECOND * seconds + gpu.phase
-        power = model.idle_watts + swing * load + ripple * math.sin(turn)
+        turn = 0.31 * seconds + gpu.phase
+        power = model.idle_watts + swing * load + 0.006 * model.limit_watts * math.sin(turn)
         usual = model.idle_watts + swing * mean
         celsius = 88 + round(math.sin(turn)) if flaw is Flaw.THERMAL else None
         celsius = celsius or round(gpu.inlet_celsius + 38 * usual / model.limit_watts)
@@ -97,7 +91,7 @@ class Simulator:
         errors = 3 + int(passed / ERROR_SECONDS) if flaw is Flaw.ECC else 0
         dram = kind.dram * level
         return {
-            "DEV_SM_CLOCK": round(model.sm_mhz * slowed - 0.2 * power) if level else IDLE_MHZ,
+            "DEV_SM_CLOCK": round(model.sm_mhz * slowed - 0.2 * power) if level else 345,
             "DEV_MEM_CLOCK": model.memory_mhz,
             "DEV_MEMORY_TEMP": celsius + 5 + round(8 * dram),
             "DEV_GPU_TEMP": celsius,
@@ -122,10 +116,6 @@ class Simulator:
             "PROF_PIPE_TENSOR_ACTIVE": kind.tensor * level,
             "PROF_DRAM_ACTIVE": dram,
         }
-
-
-_CLOCK: dict[Flaw | None, float] = {Flaw.SLOW: 0.6, Flaw.THERMAL: 0.55}
-"""Factor for clock and power."""
 
 
 def _reasons(flaw: Flaw | None, level: float, of_limit: float) -> int:
@@ -192,8 +182,6 @@ def _escaped(value: str) -> str:
 TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
 """Headers. Each answer needs its own list, because the server appends the length."""
 METRICS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-DCGM_EXPORTER_PORT = 9400
-"""Port of a real exporter, used only in names of instances."""
 CONFIG = """\
 # Scrapes the simulated fleet of `python -m tests.demo_fleet`: a target for each host.
 global: {{scrape_interval: 15s}}
@@ -226,13 +214,8 @@ def site(simulator: Simulator) -> dict[str, WSGIApplication]:
         """https://prometheus.io/docs/prometheus/latest/http_sd."""
         start("200 OK", [("Content-Type", "application/json")])
         address = application_uri(environ).removeprefix("http://").rstrip("/")
-        found = [
-            {
-                "targets": [address],
-                "labels": {"__param_host": host, "instance": f"{host}:{DCGM_EXPORTER_PORT}"},
-            }
-            for host in simulator.hosts
-        ]
+        labels = [{"__param_host": h, "instance": f"{h}:9400"} for h in simulator.hosts]
+        found = [{"targets": [address], "labels": each} for each in labels]
         return [json.dumps(found).encode()]
 
     def config(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:

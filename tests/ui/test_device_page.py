@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.app import App
 
-from gputop.agent.device import READINGS, Absence, Device, DeviceSample
+from gputop.agent.device import Absence, DeviceSample
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import Event, Sample
-from gputop.schema.labels import ROWS
-from gputop.schema.values import absence_text
 from gputop.ui.device.events import EventsView
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.screen import DevicePage
@@ -98,21 +96,6 @@ async def test_every_value_of_the_driver_is_on_the_page(nvml: FakeDriver, snapsh
         await page_of(app, pilot, "GPU-aaaa")
         lines = shown(pilot, DetailsView).rstrip().splitlines()
     assert "\n".join(line.rstrip() for line in lines) == snapshot
-
-
-@pytest.mark.parametrize("absence", Absence)
-async def test_each_kind_of_absence_of_each_reading(absence: Absence) -> None:
-    named = {name for row in ROWS for name in row.names} - set(READINGS)
-    blank = dict.fromkeys(named - {"index", "uuid", "name"})
-    nobody = Device(0, UUID, "unknown device", absent=dict.fromkeys(named, absence), **blank)
-    sample = DeviceSample(UUID, absent=dict.fromkeys(READINGS, absence))
-    app = PageApp(dataclasses.replace(streams.inventory(), devices=(nobody,)), said_by(sample))
-    async with app.run_test(size=WHOLE) as pilot:
-        page = await page_of(app, pilot)
-    for row in ROWS:
-        texts = {absence_text(name, absence, nobody) for name in row.names}
-        reason = f"– {texts.pop()}" if len(texts) == 1 else f"– {row.reason(nobody, sample)}"
-        assert f"{row.label} {reason}" in page
 
 
 async def test_one_line_says_which_device_and_what_is_wrong() -> None:

@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.agent.device import GPM_READINGS, READINGS, Absence, DeviceSample, DeviceState
-from gputop.agent.snapshot import Sample
 from gputop.health.findings import Bound, BoundBy, Finding, Severity
 from gputop.stream.history import History
 from gputop.text import ABSENT
 from gputop.ui.device.title import DeviceTitle
-from gputop.ui.drawing import cells, charts
+from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, width_of
 from gputop.ui.drawing.palette import DIM, TRACK
 from gputop.ui.monitor import panel
@@ -26,8 +25,6 @@ from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.layout import GAP, Density, plan_layout, process_rows
 from gputop.ui.monitor.shown_device import ShownDevice
 from gputop.ui.shell.header import Header
-from tests import streams
-from tests.streams import NOW
 from tests.ui import scenes
 from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown
 
@@ -177,27 +174,6 @@ def test_what_is_received_and_what_is_sent_stand_together() -> None:
         if width >= 52:
             names = [name for row in found for name in row[::5]]
             assert names == ["PCIe", "NVLink"]
-
-
-@pytest.mark.parametrize(
-    ("width", "height", "shown"),
-    [(80, 6, 0), (80, 11, 1), (80, 15, 3), (120, 14, 6), (120, 32, 8), (200, 32, 8)],
-)
-def test_a_tall_panel_has_more_charts_of_limited_height(
-    width: int, height: int, shown: int
-) -> None:
-    history = History()
-    for tick in range(90):
-        history.add(Sample(NOW + tick, streams.host(), (scenes.training(0, tick),)))
-    made = with_known(history=history)
-    rows = panel.draw(made, Density.FULL, width, height)
-    assert [width_of(row) for row in rows] == [width] * height
-    text = "\n".join(text_of(rows))
-    names = [chart.short for chart in charts.CHARTS[:shown]]
-    assert re.findall(r"(busy|mem|power|temp|clock|PCIe ↓|CPU|RAM) +[⠁-⣿ ]{20}", text) == (
-        names if width < 120 else sorted(names, key=lambda name: names.index(name) % (shown // 2))
-    )
-    assert len(re.findall(r" of \S+ ?\S* \d+ min", text)) == shown
 
 
 @pytest.mark.parametrize("state", [s for s in DeviceState if s is not DeviceState.OK])

@@ -10,12 +10,12 @@ import pytest
 from textual.app import App
 
 from gputop.agent.device import Absence
-from gputop.ui.drawing.cells import text_of, width_of
+from gputop.ui.drawing.cells import text_of
 from gputop.ui.drawing.palette import DIM
 from gputop.ui.processes.screen import ProcessesTab, ProcessesView
 from gputop.ui.processes.users import UsersView
 from gputop.ui.telemetry import Telemetry
-from tests.streams import GIB, crowd, device, inventory, process, readings, sample, unseen
+from tests.streams import GIB, crowd, device, inventory, process, readings, sample
 from tests.ui import pilots
 from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown, type_at_once
 
@@ -80,26 +80,6 @@ def test_what_is_unknown_is_a_dim_dash_and_zero_is_not() -> None:
     assert styles.count(("–", True)) == 2
     assert styles.count(("0", False)) == 2  # the device, too
     assert ("–", False) not in styles
-
-
-@pytest.mark.parametrize("width", [1, 5, 20, 60, 80, 120, 200, 250])
-def test_every_row_has_the_same_width_whatever_is_in_it(width: int) -> None:
-    nasty = [
-        process(4_194_304, 0, user="漢字漢字漢字", command="\x1b[2J\u202e 漢字 e\u0301 👩‍🚀" * 20),
-        process(2, 1, user="a-very-long-user-name", command="", cpu_percent=25_600.0),
-        process(3, 0, parent_pid=2, container="9c1e0a7b12cd", pod="3f2a1b2c-77aa-4c6b-9d57"),
-        unseen(4, 1),
-        process(5, 0, device_uuid="GPU-gone"),
-    ]
-    view = view_of(*nasty)
-    for tree in (False, True):
-        if tree:
-            view.action_tree()
-        for row in drawn(view, width)[1:]:
-            if width >= 60:
-                assert width_of(row) == width
-            assert "\x1b" not in text_of(row)
-            assert "\u202e" not in text_of(row)
 
 
 def test_the_command_keeps_half_of_its_room_however_deep_the_tree_is() -> None:

@@ -15,10 +15,8 @@ from gputop.settings import Settings
 from gputop.ui.device.why_page import FindingsView
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.header import Header
-from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.health.histories import GPM_OFF, NO_GPM, WORKING, Machine, device, saw, trainer
-from tests.streams import NOW
 from tests.ui.pilots import app_with, settle, settled, shown
 
 if TYPE_CHECKING:
@@ -141,17 +139,3 @@ async def test_a_device_with_a_fault_shows_the_fault() -> None:
         assert "Usually only a reboot helps" in said
         assert "--gpu-reset" not in said
         assert "no device (the device is lost" in said
-
-
-def test_a_sample_is_judged_once_and_a_pause_at_its_end() -> None:
-    telemetry = Telemetry()
-    first, *told = records(STARVED)
-    for record in (first, *told[:60]):
-        telemetry.receive(record)
-    before = telemetry.judgement
-    assert telemetry.judgement is before
-    telemetry.pause()
-    for record in told[60:]:
-        telemetry.receive(record)
-    telemetry.pause()
-    assert telemetry.judgement.time == NOW + len(told) - 1
