@@ -19,11 +19,9 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from gputop.commands.exporter import DEFAULT, parse_address
 from gputop.console import FINE, INTERRUPTED, print_message
 from tests.demo_fleet.exporter import TEXT, Simulator, site
-from tests.demo_fleet.site import GPUS_OF_HOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import FrameType
 
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
@@ -51,23 +49,16 @@ def main() -> int:
     host, port = options.listen
     server = make_server(host, port, answer, ThreadingWSGIServer, Quiet)
     url = "http://{}:{}".format(*server.server_address[:2])
-    print_message(
-        f"a simulated fleet of {options.gpus} GPUs, {GPUS_OF_HOST} on each host, some with faults"
-    )
+    print_message(f"a simulated fleet of {options.gpus} GPUs, some with faults")
     fetch = f"curl -o fleet.yml {url}/prometheus.yml"
-    run = "prometheus --config.file=fleet.yml"
-    print_message(f"for Prometheus: {fetch} && {run}")
-    signal.signal(signal.SIGTERM, _end)
+    print_message(f"for Prometheus: {fetch} && prometheus --config.file=fleet.yml")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(FINE))
     print_message(f"metrics at {url}/metrics")
     try:
         server.serve_forever()
     except KeyboardInterrupt:
         return INTERRUPTED
     return FINE
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    sys.exit(FINE)
 
 
 if __name__ == "__main__":

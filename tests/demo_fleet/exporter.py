@@ -2,8 +2,6 @@
 
 Format and labels: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. A site adds the
 labels `cluster` and `rack` when it scrapes; `simulated` marks the simulation.
-
-Over HTTP there is one page of the whole fleet, and a target for each host.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from wsgiref.util import application_uri
 from gputop.agent.words import CLOCK_EVENT_BITS
 from gputop.output.prometheus.metrics import XID_HELP
 from gputop.schema.catalogue import CATALOGUE
-from tests.demo_fleet.site import DRIVER, Flaw, SimulatedGpu, hosts_of
+from tests.demo_fleet.site import Flaw, SimulatedGpu, hosts_of
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -34,11 +32,6 @@ AWAY_AFTER_SECONDS = 30.0
 """Seconds until an exporter goes away: enough for a scrape every 15 s to have seen it."""
 ERROR_SECONDS = 120.0
 """Seconds between uncorrected errors."""
-RIPPLE, RIPPLE_PER_SECOND = 0.006, 0.31
-"""Amplitude as a share of the power limit, and radians per second."""
-IDLE_MHZ = 345
-
-
 DcgmReadings = dict[str, float]
 """Readings of a GPU by DCGM's names, in its units and in the order of its exporter."""
 COUNTERS = (
@@ -55,19 +48,16 @@ class Simulator:
     """Simulated fleet. Asking does not change it.
 
     Readings are a function of seed and time, so that two scrapes, two programs and a restarted
-    program agree. Two flaws develop from the start on: the exporter of a host goes away, and
-    uncorrected memory errors grow in number.
+    program agree. Two flaws develop from the Unix time `started` on: the exporter of a host goes
+    away, and uncorrected memory errors grow in number.
     """
 
-    def __init__(self, gpus: int, *, started: float, seed: int = SEED) -> None:
-        """Let the flaws develop from the Unix time `started`."""
+    def __init__(self, gpus: int, *, started: float) -> None:
         self.started = started
-        self.hosts = {gpus[0].host: gpus for gpus in hosts_of(gpus, seed)}
-        """GPUs by host."""
+        self.hosts = {gpus[0].host: gpus for gpus in hosts_of(gpus, SEED)}
 
     @property
     def gpus(self) -> list[SimulatedGpu]:
-        """All GPUs."""
         return [gpu for gpus in self.hosts.values() for gpu in gpus]
 
     def is_away(self, host: str, now: float) -> bool:
@@ -79,30 +69,29 @@ class Simulator:
     def readings(self, gpus: Iterable[SimulatedGpu], now: float) -> list[DcgmReadings]:
         """Return the readings of each GPU at that time."""
         seconds = max(0.0, now - ORIGIN)
-        gpus = tuple(gpus)
-        loads = {job: job.wave.level(seconds) for job in {gpu.job for gpu in gpus}}
-        return [self._reading(gpu, loads[gpu.job], seconds, now) for gpu in gpus]
+        return [self._reading(gpu, seconds, now) for gpu in gpus]
 
-    def _reading(self, gpu: SimulatedGpu, load: float, seconds: float, now: float) -> DcgmReadings:
-        flaw, model, kind = gpu.flaw, gpu.model, gpu.job.kind
+    def _reading(self, gpu: SimulatedGpu, seconds: float, now: float) -> DcgmReadings:
+        flaw, model, kind = gpu.flaw, gpu.model, gpu.job
         if flaw is Flaw.LOST:
             return {"DEV_XID_ERRORS": 79}
-        load, mean = (0.0, 0.0) if flaw is Flaw.IDLE_HELD else (load, gpu.job.wave.mean)
+        load, mean = kind.level(seconds), kind.load
+        if flaw is Flaw.IDLE_HELD:
+            load, mean = 0.0, 0.0
         level = load * gpu.evenness
-        slowed = _CLOCK.get(flaw, 1.0)
+        slowed = {Flaw.SLOW: 0.6, Flaw.THERMAL: 0.55}.get(flaw, 1.0) if flaw else 1.0
         swing = (model.limit_watts - model.idle_watts) * kind.draw * gpu.evenness * slowed
-        ripple = RIPPLE * model.limit_watts
-        turn = RIPPLE_PER_SECOND * seconds + gpu.phase
-        power = model.idle_watts + swing * load + ripple * math.sin(turn)
+        turn = 0.31 * seconds + gpu.phase
+        power = model.idle_watts + swing * load + 0.006 * model.limit_watts * math.sin(turn)
         usual = model.idle_watts + swing * mean
         celsius = 88 + round(math.sin(turn)) if flaw is Flaw.THERMAL else None
         celsius = celsius or round(gpu.inlet_celsius + 38 * usual / model.limit_watts)
-        used = round(model.memory_mib * (0.74 if flaw is Flaw.IDLE_HELD else gpu.job.memory))
+        used = round(model.memory_mib * (0.74 if flaw is Flaw.IDLE_HELD else kind.memory))
         passed = max(0.0, now - self.started)
         errors = 3 + int(passed / ERROR_SECONDS) if flaw is Flaw.ECC else 0
         dram = kind.dram * level
         return {
-            "DEV_SM_CLOCK": round(model.sm_mhz * slowed - 0.2 * power) if level else IDLE_MHZ,
+            "DEV_SM_CLOCK": round(model.sm_mhz * slowed - 0.2 * power) if level else 345,
             "DEV_MEM_CLOCK": model.memory_mhz,
             "DEV_MEMORY_TEMP": celsius + 5 + round(8 * dram),
             "DEV_GPU_TEMP": celsius,
@@ -127,10 +116,6 @@ class Simulator:
             "PROF_PIPE_TENSOR_ACTIVE": kind.tensor * level,
             "PROF_DRAM_ACTIVE": dram,
         }
-
-
-_CLOCK: dict[Flaw | None, float] = {Flaw.SLOW: 0.6, Flaw.THERMAL: 0.55}
-"""Factor for clock and power."""
 
 
 def _reasons(flaw: Flaw | None, level: float, of_limit: float) -> int:
@@ -180,11 +165,11 @@ def _labels(gpu: SimulatedGpu) -> str:
         "device": f"nvidia{gpu.index}",
         "modelName": gpu.model.name,
         "Hostname": gpu.host,
-        "DCGM_FI_DRIVER_VERSION": DRIVER,
+        "DCGM_FI_DRIVER_VERSION": "580.95.05",
     }
     if gpu.pod:
-        kind = gpu.job.kind
-        found |= {"container": kind.container, "namespace": gpu.job.namespace, "pod": gpu.pod}
+        job = gpu.job
+        found |= {"container": job.container, "namespace": job.namespace, "pod": gpu.pod}
     found |= {"cluster": gpu.cluster, "rack": gpu.rack, "simulated": "true"}
     return ",".join(f'{name}="{_escaped(value)}"' for name, value in found.items())
 
@@ -197,8 +182,6 @@ def _escaped(value: str) -> str:
 TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
 """Headers. Each answer needs its own list, because the server appends the length."""
 METRICS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-DCGM_EXPORTER_PORT = 9400
-"""Port of a real exporter, used only in names of instances."""
 CONFIG = """\
 # Scrapes the simulated fleet of `python -m tests.demo_fleet`: a target for each host.
 global: {{scrape_interval: 15s}}
@@ -231,13 +214,8 @@ def site(simulator: Simulator) -> dict[str, WSGIApplication]:
         """https://prometheus.io/docs/prometheus/latest/http_sd."""
         start("200 OK", [("Content-Type", "application/json")])
         address = application_uri(environ).removeprefix("http://").rstrip("/")
-        found = [
-            {
-                "targets": [address],
-                "labels": {"__param_host": host, "instance": f"{host}:{DCGM_EXPORTER_PORT}"},
-            }
-            for host in simulator.hosts
-        ]
+        labels = [{"__param_host": h, "instance": f"{h}:9400"} for h in simulator.hosts]
+        found = [{"targets": [address], "labels": each} for each in labels]
         return [json.dumps(found).encode()]
 
     def config(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:

@@ -16,9 +16,7 @@ import os
 import resource
 import signal
 import sys
-import time
 import traceback
-from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,24 +41,8 @@ class Tally:
 
     accepted: int = 0
     refused: int = 0
-    findings: Counter[str] = field(default_factory=Counter)
-    """By what was raised and where."""
-    first: dict[str, tuple[int, bytes, str]] = field(default_factory=dict)
-    """The number, the case and the traceback of the first of each."""
-    peak: int = 0
-    """Resident memory of the process at its most, in KiB."""
-
-    def add(self, other: Tally) -> None:
-        self.accepted += other.accepted
-        self.refused += other.refused
-        self.findings += other.findings
-        self.first = {**other.first, **self.first}
-        self.peak = max(self.peak, other.peak)
-
-
-def case_of(target: str, seed: int, number: int) -> bytes:
-    """Return the case of that number."""
-    return TARGETS[target].make(Random(f"{seed} {target} {number}"))  # noqa: S311 - repeatable
+    findings: dict[str, tuple[int, bytes, str]] = field(default_factory=dict)
+    """By what was raised and where: the number, the case and the traceback of the first."""
 
 
 def tried(target: str, seed: int, numbers: range) -> Tally:
@@ -68,22 +50,20 @@ def tried(target: str, seed: int, numbers: range) -> Tally:
     tally = Tally()
     before = signal.signal(signal.SIGPROF, _over)
     for number in numbers:
-        case = case_of(target, seed, number)
+        case = TARGETS[target].make(Random(f"{seed} {target} {number}"))  # noqa: S311 - repeatable
         try:
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             accepted = TARGETS[target].check(case)
-            signal.setitimer(signal.ITIMER_PROF, 0)
         except (Exception, TooLongError) as error:  # noqa: BLE001 - each is a finding
             signal.setitimer(signal.ITIMER_PROF, 0)
             frame = traceback.extract_tb(error.__traceback__)[-1]
             what = f"{type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}"
-            tally.findings[what] += 1
-            tally.first.setdefault(what, (number, case, traceback.format_exc(limit=-6)))
+            tally.findings.setdefault(what, (number, case, traceback.format_exc(limit=-6)))
         else:
+            signal.setitimer(signal.ITIMER_PROF, 0)
             tally.accepted += accepted
             tally.refused += not accepted
     signal.signal(signal.SIGPROF, before)
-    tally.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return tally
 
 
@@ -107,34 +87,27 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := {*options.targets} - {*TARGETS}:
         parser.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
-    columns = ("target", "cases", "accepted", "refused", "findings", "seconds", "peak MiB", "seed")
-    print("| " + " | ".join(columns) + " |")
-    print("|---" + "|--:" * (len(columns) - 1) + "|", flush=True)
     found = 0
     for target in options.targets or TARGETS:
-        began = time.monotonic()
         chunks = [range(n, min(n + CHUNK, options.cases)) for n in range(0, options.cases, CHUNK)]
         total = Tally()
         with ProcessPoolExecutor(options.jobs, initializer=bounded) as pool:
             for tally in pool.map(partial(tried, target, options.seed), chunks):
-                total.add(tally)
-        print(row(target, options.seed, total, time.monotonic() - began), flush=True)
-        for what, (number, case, trace) in sorted(total.first.items()):
-            print(f"  {what}, {total.findings[what]} times, first in case {number}:\n{trace}")
+                total.accepted += tally.accepted
+                total.refused += tally.refused
+                total.findings = {**tally.findings, **total.findings}
+        print(
+            f"{target}, seed {options.seed}: {total.accepted:,} accepted, "
+            f"{total.refused:,} refused, {len(total.findings)} findings",
+            flush=True,
+        )
+        for what, (number, case, trace) in sorted(total.findings.items()):
+            print(f"  {what}, first in case {number}:\n{trace}")
             if options.keep is not None:
                 options.keep.mkdir(parents=True, exist_ok=True)
                 (options.keep / f"{target}-{number}").write_bytes(case)
         found += len(total.findings)
     return 1 if found else 0
-
-
-def row(target: str, seed: int, tally: Tally, seconds: float) -> str:
-    """Return a row of the table in Markdown."""
-    findings = tally.findings.total()
-    cases = tally.accepted + tally.refused + findings
-    numbers = [f"{n:,}" for n in (cases, tally.accepted, tally.refused, findings)]
-    numbers += [f"{seconds:,.0f}", f"{tally.peak / 1024:.0f}", str(seed)]
-    return f"| {target} | " + " | ".join(numbers) + " |"
 
 
 if __name__ == "__main__":

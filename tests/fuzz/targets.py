@@ -10,18 +10,16 @@ import json
 import math
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from urllib3 import HTTPResponse
 from urllib3.exceptions import HTTPError
 
-from gputop import settings
 from gputop.agent.lines import to_line
-from gputop.agent.problem import ProblemError
 from gputop.agent.snapshot import Inventory, Sample
 from gputop.fleet.client import Answer, AskError, Client
 from gputop.fleet.model import Fleet, Gpu
@@ -30,7 +28,6 @@ from gputop.fleet.queries import CLOCK, gone_of, names_of, values_of
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import Refresher
 from gputop.recording.reader import RecordingError
-from gputop.settings import KEYS, Settings
 from tests import recordings, streams
 from tests.fuzz import mutation
 from tests.fuzz.invariants import check_line, check_shown
@@ -53,11 +50,9 @@ MADE: tuple[Record, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """A reader of something that comes from outside."""
 
-    name: str
     make: Callable[[Random], bytes]
     check: Callable[[bytes], bool]
     """Returns True if it was accepted, False if refused with the reader's own error."""
@@ -229,73 +224,6 @@ def _check_fleet(fleet: Fleet) -> None:
 
 NUMBERS = [f.name for f in fields(Gpu) if str(f.type) in ("float | None", "int | None")]
 
-WANTED = Settings(theme="light", interval=2.0, tree=True)
-FILE = "\n".join(
-    (
-        "# kept by hand",
-        *('theme = "dark"  # at night', "ascii = 'auto'", "mouse = true", "interval = 0.5"),
-        *("gpm = false", 'density = "full"', 'sort = "MEMORY"', "reverse = true", ""),
-        *(
-            "[other]",
-            "theme = 1",
-            "list = [",
-            "  [1, 2],",
-            "]",
-            'text = """',
-            "tree = 1",
-            '"""',
-            "",
-        ),
-    )
-)
-TOML = (
-    *('"auto"', '"light"', '"x"', "1", "-1", "0.25", "nan", "-inf", "1e400", "true", "[]", "{a=1}"),
-    *("0x" + "f" * 5000, "9" * 5000, "9" * 400, "2020-01-01", "12:00:00", "[" * 300 + "]" * 300),
-    *("[" * 5000, "'''\ntheme = 1\n'''", '"\\ud800"', '"\\u202e"', '"\0"', "''", '"""', "{a.b=1}"),
-    *('"' + "x" * 5000 + '"', "[[0x1],", "1_0", "0o7", "1979-05-27T07:32:00Z", "auto", "+1", "# c"),
-)
-KEYED = (
-    *KEYS,
-    "a.b",
-    '"t"',
-    "",
-    "theme.x",
-    "'tree'",
-    '"\\u0074heme"',
-    "x" * 300,
-    ".".join("a" * 900),
-)
-
-
-def _settings(chance: Random) -> bytes:
-    lines = FILE.split("\n") if chance.random() < 0.7 else []
-    for _ in range(chance.choice((0, 1, 2, 5))):
-        odd = chance.choice(("[a]", "[[b]]", "\ufeff", "\r", "[a.b]", "[" * 300, "theme", "= 1"))
-        line = odd if chance.random() < 0.2 else f"{chance.choice(KEYED)} = {chance.choice(TOML)}"
-        lines.insert(chance.randrange(len(lines) + 1), line)
-    data = chance.choice(("\n", "\n", "\n", "\r\n")).join(lines).encode()
-    if data and chance.random() < 0.4:
-        data = mutation.damaged(chance, data, [FILE.encode()])
-    if chance.random() < 0.0002:
-        data *= 1 + settings.LARGEST_BYTES // (len(data) + 1)
-    return data
-
-
-def check_settings(content: bytes) -> bool:
-    """A settings file: what cannot be used is said, and it is kept whole or left alone."""
-    file = _place()
-    file.write_bytes(content)
-    _, problems = settings.load(file, {})
-    assert all(str(problem).isprintable() for problem in problems)
-    try:
-        settings.save(file, asdict(WANTED))
-    except ProblemError as error:
-        assert str(error).isprintable()  # noqa: PT017 - either way is right
-        assert file.read_bytes() == content
-        return False
-    assert settings.load(file, {})[0] == WANTED
-    return True
-
 
 def clean() -> None:
     """Remove the file of this process."""
@@ -304,11 +232,7 @@ def clean() -> None:
 
 
 TARGETS = {
-    each.name: each
-    for each in (
-        Target("codec", _line, check_record),
-        Target("recording", _recording, check_recording),
-        Target("prometheus", _answer, check_answer),
-        Target("settings", _settings, check_settings),
-    )
+    "codec": Target(_line, check_record),
+    "recording": Target(_recording, check_recording),
+    "prometheus": Target(_answer, check_answer),
 }

@@ -46,8 +46,6 @@ class Load:
     chance: random.Random
     faults: dict[int, tuple[str, int]] = field(default_factory=dict)
     """By device: which, and for how many ticks more."""
-    seen: dict[str, int] = field(default_factory=dict)
-    """How often each thing happened."""
     _children: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _started: int = 0
 
@@ -57,14 +55,11 @@ class Load:
         if self.chance.random() < 0.05:
             name = self.chance.choice(list(FAULTS))
             self.faults[self.chance.randrange(DEVICES)] = name, self.chance.randrange(4, 60)
-            self._count(name)
         if self.chance.random() < 0.1:
             self._start() if self.chance.random() < 0.5 else self._end()
-        devices = [self._device(n) for n in range(DEVICES)]
-        self.driver.write(*devices)
+        self.driver.write(*(self._device(n) for n in range(DEVICES)))
         if self.chance.random() < 0.02:
             self.driver.report_xid(self.chance.randrange(DEVICES), self.chance.choice(XIDS))
-            self._count("Xid")
 
     def rest(self, temperature_celsius: int) -> None:
         """Ends all faults; every device is as warm as that."""
@@ -107,13 +102,9 @@ class Load:
             self._children.append(
                 subprocess.Popen([name, "-"], executable=cat, stdin=subprocess.PIPE)
             )
-            self._count("process")
 
     def _end(self) -> None:
         if self._children:
             child = self._children.pop(self.chance.randrange(len(self._children)))
             with child:
                 child.kill()
-
-    def _count(self, what: str) -> None:
-        self.seen[what] = self.seen.get(what, 0) + 1

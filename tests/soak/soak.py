@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import statistics
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 from tests.bench.workers import fake_interpreter
 from tests.e2e.pretender import worker
 from tests.e2e.shipped import ESCAPE, dashboard
-from tests.soak.errands import ERRANDS, SIZE, STRESS_TEST, TESTS_A_MINUTE, Step
+from tests.soak.errands import ERRANDS, SIZE, STRESS_TEST, TESTS_A_MINUTE
 from tests.soak.load import DEVICES, Load
 
 if TYPE_CHECKING:
@@ -41,18 +40,14 @@ class Footprint:
     descriptors: int
 
     def __str__(self) -> str:
-        return f"{self.bytes / (1 << 20):7.1f} {self.threads:3d} {self.descriptors:3d}"
+        return f"{self.bytes / MIB:7.1f} {self.threads:3d} {self.descriptors:3d}"
 
-
-def footprint(pid: int) -> Footprint:
-    """Return the footprint of a process."""
-    proc = Path("/proc") / str(pid)
-    threads, descriptors = (len(list((proc / kind).iterdir())) for kind in ("task", "fd"))
-    own = 0
-    for line in (proc / "smaps_rollup").read_text().splitlines():
-        if line.startswith("Private_Dirty:"):
-            own += int(line.split()[1]) << 10
-    return Footprint(own, threads, descriptors)
+    @classmethod
+    def of(cls, pid: int) -> Footprint:
+        proc = Path("/proc") / str(pid)
+        threads, descriptors = (len(list((proc / kind).iterdir())) for kind in ("task", "fd"))
+        written = (proc / "smaps_rollup").read_text().partition("Private_Dirty:")[2]
+        return cls(int(written.split()[0]) << 10, threads, descriptors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +67,7 @@ class Soak:
     folder: Path
     seed: int = 1
     rows: list[Row] = field(default_factory=list)
-    done: dict[str, int] = field(default_factory=dict)
-    """How often each errand was run, and each thing happened."""
+    stress_tests: int = 0
     faults: list[str] = field(default_factory=list)
     """What went wrong, apart from growth."""
     _to_do: list[str] = field(default_factory=list)
@@ -97,8 +91,6 @@ class Soak:
                 if self.faults:
                     break  # an hour more would not make it better
             self._end(terminal)
-            for what, many in load.seen.items():
-                self.done[what] = many
 
     def _dashboard(self) -> Terminal:
         environment = self.driver.environment() | {"GPUTOP_DEBUG": "1"}
@@ -111,18 +103,18 @@ class Soak:
         if not self._to_do:
             self._to_do = load.chance.sample(list(ERRANDS), len(ERRANDS))
         wanted = TESTS_A_MINUTE * (time.monotonic() - self._began) / 60
-        name = STRESS_TEST if self.done.get(STRESS_TEST, 0) < wanted else self._to_do.pop()
-        self._count(name)
-        self._do(ERRANDS[name], terminal, load)
-        self._work(terminal, load, load.chance.uniform(0.3, 3.0))
-
-    def _do(self, steps: tuple[Step, ...], terminal: Terminal, load: Load) -> None:
-        for step in steps:
-            if isinstance(step.does, str):
-                terminal.send(step.does)
+        name = STRESS_TEST if self.stress_tests < wanted else self._to_do.pop()
+        self.stress_tests += name == STRESS_TEST
+        for step in ERRANDS[name]:
+            if isinstance(step, str):
+                terminal.send(step)
+                self._work(terminal, load, 0.3)
+            elif isinstance(step, tuple):
+                terminal.resize(*step)
+                self._work(terminal, load, 0.05)
             else:
-                terminal.resize(*step.does)
-            self._work(terminal, load, step.seconds)
+                self._work(terminal, load, step)
+        self._work(terminal, load, load.chance.uniform(0.3, 3.0))
 
     def _work(self, terminal: Terminal, load: Load, seconds: float) -> None:
         """That long under load, a tick at each interval."""
@@ -139,7 +131,7 @@ class Soak:
         self._at_rest(terminal, load, 41 + len(self.rows) % 30)
         sampler = next(pid for pid, line in terminal.processes().items() if " --control" in line)
         minutes = (time.monotonic() - began) / 60
-        return Row(minutes, footprint(terminal.pid), footprint(sampler))
+        return Row(minutes, Footprint.of(terminal.pid), Footprint.of(sampler))
 
     def _at_rest(self, terminal: Terminal, load: Load, temperature: int) -> None:
         """Back on the monitor with every fault over; waits until all devices say so."""
@@ -163,13 +155,6 @@ class Soak:
             self.faults.append(f"it ended with {status}:\n{terminal.text}")
         terminal.wait_until_gone()
 
-    def _count(self, what: str) -> None:
-        self.done[what] = self.done.get(what, 0) + 1
-
-
-def median_bytes(feet: list[Footprint]) -> float:
-    return statistics.median(each.bytes for each in feet)
-
 
 def verdict(rows: list[Row], warm: float, few: int = 3) -> tuple[list[str], list[str]]:
     """Return the memory of each process after so many minutes and at the end, and what grew."""
@@ -177,7 +162,7 @@ def verdict(rows: list[Row], warm: float, few: int = 3) -> tuple[list[str], list
     for name in ("dashboard", "sampler"):
         feet: list[Footprint] = [getattr(row, name) for row in rows if row.minutes >= warm]
         first, last = feet[:few], feet[-few:]
-        before, after = median_bytes(first), median_bytes(last)
+        before, after = (statistics.median(each.bytes for each in some) for some in (first, last))
         more = after / before - 1
         said.append(f"{name}: {before / MIB:.1f} to {after / MIB:.1f} MiB, {more:+.1%}")
         if more > MOST_GROWTH:
@@ -188,9 +173,3 @@ def verdict(rows: list[Row], warm: float, few: int = 3) -> tuple[list[str], list
         if min(e.descriptors for e in last) > files:
             found.append(f"the {name} has more and more files open")
     return said, found
-
-
-def say(line: str) -> None:
-    """One line, at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()

@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from textual.app import App
 
-from gputop.agent.device import READINGS, Absence, Device, DeviceSample
-from gputop.agent.lines import to_line
+from gputop.agent.device import Absence, DeviceSample
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import Event, Sample
-from gputop.schema.decode import decode
-from gputop.schema.labels import ROWS
-from gputop.schema.values import absence_text
 from gputop.ui.device.events import EventsView
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.screen import DevicePage
-from gputop.ui.device.timeline import TimelineView
 from gputop.ui.device.title import DeviceTitle
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.agent.reader import Clock
-from tests.agent.readings import A_SECOND_LATER, INVENTORY, SAMPLE, device
+from tests.agent.readings import A_SECOND_LATER, device
 from tests.ui.pilots import settle, shown
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.pilot import Pilot
 
-    from gputop.agent.interface import DeviceReading
     from gputop.agent.snapshot import Record
     from tests.driver import FakeDriver
 
@@ -43,7 +35,7 @@ WHOLE = (100, 600)
 
 
 class PageApp(App[None]):
-    """Nothing but the page."""
+    """The page alone, with all that the device does not have."""
 
     CSS_PATH = GputopApp.CSS_PATH
     HORIZONTAL_BREAKPOINTS = GputopApp.HORIZONTAL_BREAKPOINTS
@@ -59,7 +51,6 @@ class PageApp(App[None]):
         yield DevicePage(self.telemetry)
 
     def on_mount(self) -> None:
-        """Show what the device does not have, too."""
         self.query_one(DetailsView).folded = False
 
     @property
@@ -84,136 +75,27 @@ async def page_of(app: PageApp, pilot: Pilot[None], uuid: str = UUID) -> str:
     return " ".join(shown(pilot, DetailsView).split())
 
 
-def recorded(reading: DeviceReading) -> tuple[Record, Record]:
-    """Return the record as the dashboard gets it: through the stream's encoder and decoder."""
-    inventory = dataclasses.replace(streams.inventory(), devices=(reading.device,))
-    return decode(to_line(inventory)), decode(to_line(said_by(reading.sample)))
-
-
-def read(nvml: FakeDriver, fail: dict[str, int] | None = None) -> tuple[Record, Record]:
-    """The table's device a second after its first reading."""
-    nvml.write(device(fail=fail or {}))
+def read(nvml: FakeDriver) -> tuple[Record, Record]:
+    """The device of the table of readings, a second after its first reading."""
+    nvml.write(device(fail={}))
     start()
     clock = Clock()
     reader = NvmlReader(0, "580.95.05", clock)
     reader.read(gpm=True)
     nvml.change(0, values={**nvml.devices[0].values, **A_SECOND_LATER})
     clock.seconds += 1.0
-    return recorded(reader.read(gpm=True)[0])
-
-
-TEXTS = {
-    "gpu_utilization_percent": "93 %",
-    "memory_utilization_percent": "42 %",
-    "encoder_utilization_percent": "11 %",
-    "decoder_utilization_percent": "12 %",
-    "jpeg_utilization_percent": "13 %",
-    "ofa_utilization_percent": "14 %",
-    "memory_used_bytes": "50.0 of 80.0 GiB",
-    "memory_total_bytes": "50.0 of 80.0 GiB",
-    "memory_free_bytes": "29.0 GiB",
-    "memory_reserved_bytes": "1.00 GiB",
-    "memory_attributed_bytes": "35.0 GiB",
-    "memory_unattributed_bytes": "15.0 GiB",
-    "bar1_used_bytes": "3.00 of 64.0 GiB",
-    "temperature_celsius": "61°C",
-    "temperature_margin_celsius": "-1°C",
-    "memory_temperature_celsius": "77°C of 97°C",
-    "fan_percent": "33 %",
-    "fans_percent": "33 %, 44 %",
-    "power_watts": "301 W",
-    "power_average_watts": "302 W",
-    "power_instant_watts": "303 W",
-    "power_limit_watts": "650 W, default 350 W",
-    "energy_joules": "12.3 kJ",
-    "sm_clock_mhz": "1701 of 2001 MHz",
-    "memory_clock_mhz": "1702 of 2002 MHz",
-    "video_clock_mhz": "1703 of 2003 MHz",
-    "performance_state": "P2",
-    "clock_event_reasons": (
-        "power cap (normal at full load), hardware thermal slowdown, display clocks, "
-        "bit_0x100000000000"
-    ),
-    "clock_event_seconds": (
-        "external power brake 7.0 s, power cap 5.0 s, sync boost 2.0 s, "
-        "software thermal slowdown 4 ms"
-    ),
-    "pcie_generation": "gen 4 ×8 of gen 6 ×32",
-    "pcie_width": "gen 4 ×8 of gen 6 ×32",
-    "pcie_rx_bytes_per_second": "2.79 GiB/s",
-    "pcie_tx_bytes_per_second": "954 MiB/s",
-    "pcie_replays": "6",
-    "nvlink_rx_bytes_per_second": "5.00 KiB/s",
-    "nvlink_tx_bytes_per_second": "7.00 KiB/s",
-    "nvlink_link_rx_bytes_per_second": "0: 2.00 KiB/s, 1: 3.00 KiB/s",
-    "nvlink_link_tx_bytes_per_second": "0: 3.00 KiB/s, 1: 4.00 KiB/s",
-    "ecc_corrected": "21",
-    "ecc_uncorrected": "22",
-    "ecc_corrected_lifetime": "23",
-    "ecc_uncorrected_lifetime": "24",
-    "remapped_rows": "7",
-    "remap_pending": "yes: a reset replaces the row",
-    "remap_failed": "yes: no spare row is left, have it replaced",
-    "recovery_action": "a reset when its work has ended",
-    "uuid": "GPU-aaaa",
-    "name": "NVIDIA Fake",
-    "pci_bus_id": "00000001:2A:00.0",
-    "pci_device_id": "0x26b5",
-    "minor_number": "/dev/nvidia5",
-    "architecture": "Ada",
-    "compute_capability": "8.0",
-    "sm_count": "142",
-    "bar1_total_bytes": "3.00 of 64.0 GiB",
-    "sm_clock_max_mhz": "1701 of 2001 MHz",
-    "memory_clock_max_mhz": "1702 of 2002 MHz",
-    "video_clock_max_mhz": "1703 of 2003 MHz",
-    "power_limit_default_watts": "650 W, default 350 W",
-    "power_limit_min_watts": "100 W to 400 W",
-    "power_limit_max_watts": "100 W to 400 W",
-    "temperature_slowdown_celsius": "88°C",
-    "temperature_shutdown_celsius": "91°C",
-    "memory_temperature_max_celsius": "77°C of 97°C",
-    "temperature_slowdown_margin_celsius": "slowdown -2°C, shutdown -8°C",
-    "temperature_shutdown_margin_celsius": "slowdown -2°C, shutdown -8°C",
-    "temperature_max_margin_celsius": "0°C, of the memory 1°C",
-    "memory_temperature_max_margin_celsius": "0°C, of the memory 1°C",
-    "pcie_generation_max": "gen 4 ×8 of gen 6 ×32",
-    "pcie_width_max": "gen 4 ×8 of gen 6 ×32",
-    "compute_mode": "exclusive process",
-    "persistence_mode": "disabled",
-    "mig_mode": "enabled",
-    "ecc_enabled": "enabled",
-}
-"""The text of each of the table's values, by hand."""
-LABELS = {name: row.label for row in ROWS for name in row.names}
+    reading = reader.read(gpm=True)[0]
+    inventory = dataclasses.replace(streams.inventory(), devices=(reading.device,))
+    return inventory, said_by(reading.sample)
 
 
 @pytest.mark.driver
-async def test_every_value_of_the_driver_is_on_the_page(nvml: FakeDriver) -> None:
-    """The table of `test_readings` has the driver's value and the stream's; this is the third."""
-    inventory, sample = read(nvml)
-    app = PageApp(inventory, sample)
+async def test_every_value_of_the_driver_is_on_the_page(nvml: FakeDriver, snapshot: Any) -> None:
+    app = PageApp(*read(nvml))
     async with app.run_test(size=WHOLE) as pilot:
-        page = await page_of(app, pilot, "GPU-aaaa")
-    rows = [row for row in (*SAMPLE, *INVENTORY) if row.name in TEXTS]
-    assert {row.name for row in rows} == set(TEXTS)
-    missing = {row.name for row in rows if f"{LABELS[row.name]} {TEXTS[row.name]}" not in page}
-    assert missing == set()
-
-
-@pytest.mark.parametrize("absence", Absence)
-async def test_each_kind_of_absence_of_each_reading(absence: Absence) -> None:
-    named = {name for row in ROWS for name in row.names} - set(READINGS)
-    blank = dict.fromkeys(named - {"index", "uuid", "name"})
-    nobody = Device(0, UUID, "unknown device", absent=dict.fromkeys(named, absence), **blank)
-    sample = DeviceSample(UUID, absent=dict.fromkeys(READINGS, absence))
-    app = PageApp(dataclasses.replace(streams.inventory(), devices=(nobody,)), said_by(sample))
-    async with app.run_test(size=WHOLE) as pilot:
-        page = await page_of(app, pilot)
-    for row in ROWS:
-        texts = {absence_text(name, absence, nobody) for name in row.names}
-        reason = f"– {texts.pop()}" if len(texts) == 1 else f"– {row.reason(nobody, sample)}"
-        assert f"{row.label} {reason}" in page
+        await page_of(app, pilot, "GPU-aaaa")
+        lines = shown(pilot, DetailsView).rstrip().splitlines()
+    assert "\n".join(line.rstrip() for line in lines) == snapshot
 
 
 async def test_one_line_says_which_device_and_what_is_wrong() -> None:
@@ -277,24 +159,6 @@ async def test_what_happened_to_the_device() -> None:
         assert "Xid 79" not in shown(pilot, EventsView)
 
 
-async def test_what_does_not_fit_is_scrolled_to() -> None:
-    app = PageApp(streams.inventory(1), said_by(streams.readings(0)))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await page_of(app, pilot)
-        first = shown(pilot, DetailsView).splitlines()
-        assert first[0] == "Power and temperature"
-        seen = "\n".join(first)
-        for _ in range(20):
-            app.query_one(DetailsView).action_page(1)
-            await settle(pilot)
-            seen += shown(pilot, DetailsView)
-        labels = {row.label for row in ROWS if not row.readings[0].is_optional}
-        assert {label for label in labels if f"{label} " not in seen} == set()
-        app.query_one(DetailsView).action_move(-1000)
-        await settle(pilot)
-        assert shown(pilot, DetailsView).splitlines() == first
-
-
 async def test_readings_that_the_device_does_not_have_are_one_line() -> None:
     lacks = {"fan_percent": Absence.NOT_SUPPORTED}
     lacks |= dict.fromkeys(("sm_active_percent", "sm_occupancy_percent"), Absence.NOT_SUPPORTED)
@@ -314,16 +178,3 @@ async def test_readings_that_the_device_does_not_have_are_one_line() -> None:
         page = await page_of(app, pilot)
         assert "fan – no fan" in page
         assert "a shows them" not in page
-
-
-@given(st.integers(1, 130), st.integers(1, 40), st.booleans())
-def test_no_size_is_too_small_to_draw(width: int, height: int, answers: bool) -> None:
-    telemetry = Telemetry()
-    telemetry.receive(streams.inventory(1))
-    events = (Event(streams.NOW, UUID, "xid", 79),)
-    said = streams.readings(0) if answers else streams.lost(0)
-    telemetry.receive(said_by(said, events=events))
-    for view in (DeviceTitle, TimelineView, EventsView):
-        made = view(telemetry)
-        made.device = telemetry.devices[0]
-        assert all(isinstance(row, list) for row in made.draw(width, height))

@@ -7,26 +7,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.app import App
 
+from gputop.agent.snapshot import Sample
+from gputop.ui.device.title import DeviceTitle
 from gputop.ui.drawing.live import LiveView
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import ScreenCells
 from tests.streams import PreparedStream, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, settle, shown, until
+from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from textual.pilot import Pilot
 
-    from gputop.agent.snapshot import Record
     from tests.sessions import EndlessSession
 
 
 SIZE = 160, 50
-PAGE_BYTES, MONITOR_BYTES, TICK_BYTES = 14_500, 18_000, 1_750
-"""Most bytes of a page, of the monitor again, and of a tick on average: 8 devices, full charts."""
+PAGE_BYTES, TICK_BYTES = 18_000, 3_000
+"""Most bytes of a page or of the monitor again, and of a tick: 8 devices, full charts."""
 
 
 @pytest.fixture
@@ -61,86 +60,59 @@ async def painted(pilot: Pilot[None]) -> None:
         await until(pilot, done)
 
 
-async def begun(pilot: Pilot[None], frames: list[str]) -> None:
-    """Wait until all is there that comes on its own."""
-    await dashboard_of(pilot.app).tabs.get_benchmark()
-    await painted(pilot)
-    frames.clear()
-
-
-def size_of(frames: list[str]) -> int:
-    return sum(len(frame.encode()) for frame in frames)
-
-
 async def test_a_page_is_two_frames(frames: list[str]) -> None:
     app = app_with(*scenes.job(8))
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: "of 700 W" in shown(pilot, DevicesView))
         await painted(pilot)
-        frames.clear()
-        for _ in range(2):  # the first time they are made
-            for key, back in (("enter", "escape"), ("w", "escape"), ("2", "1"), ("3", "1")):
-                for each in (key, back):
-                    await pilot.press(each)
-                    await painted(pilot)
-                    assert len(frames) <= 2, (each, frames[2:])  # the page, and its keys
-                    assert size_of(frames) <= (PAGE_BYTES if each == key else MONITOR_BYTES), each
-                    frames.clear()
-            await pilot.press("question_mark")
-            await painted(pilot)
-            assert len(frames) <= 2, frames[2:]  # a dialog, and what is in it
-            assert size_of(frames) <= MONITOR_BYTES
-            await pilot.press("escape")
-            await painted(pilot)
-            frames.clear()
+        for page in ("enter", "w", "question_mark", "enter"):
+            for key in (page, "escape"):
+                frames.clear()
+                await pilot.press(key)
+                await painted(pilot)
+                assert len(frames) <= 2, (key, frames[2:])  # the page, and its keys
+                assert len("".join(frames).encode()) <= PAGE_BYTES, key
 
 
-def ticks(many: int) -> Iterator[Record]:
-    """Yield the samples after those of a job, each with other numbers."""
-    yield from scenes.job(8, scenes.SAMPLES + many)[scenes.SAMPLES + 1 :]
-
-
-async def test_a_tick_is_one_frame_of_few_bytes(frames: list[str]) -> None:
-    stream = PreparedStream(*scenes.job(8))
-    app = GputopApp(stream)
-    async with app.run_test(size=SIZE) as pilot:
-        await begun(pilot, frames)
-        for many, record in enumerate(ticks(20), 1):
-            stream.send(record)
-            await until(pilot, lambda many=many: len(frames) >= many)  # type: ignore[misc]
-            await painted(pilot)
-            assert len(frames) == many
-        assert size_of(frames) <= TICK_BYTES * 20
-
-
-async def test_nothing_that_is_hidden_is_drawn(
+async def test_a_tick_is_one_frame_of_few_bytes_and_draws_nothing_that_is_hidden(
     frames: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = PreparedStream(*scenes.job(8))
-    app = GputopApp(stream)
-    async with app.run_test(size=SIZE) as pilot:
-        await begun(pilot, frames)
+    drawn: list[str] = []
+    draw = LiveView._draw
+
+    def drawing(view: LiveView) -> None:
+        drawn.append(view.id or "")
+        draw(view)
+
+    *before, _, _, _ = records = scenes.job(8)
+    async with settled(app_with(*before), SIZE) as (app, pilot):
+        stream = dashboard_of(app)._stream
+        assert isinstance(stream, PreparedStream)
         for key in ("enter", "escape", "w", "escape", "2", "3", "1"):
             await pilot.press(key)
             await painted(pilot)
-        drawn: list[LiveView] = []
-        draw = LiveView._draw
-
-        def drawing(view: LiveView) -> None:
-            drawn.append(view)
-            draw(view)
-
         monkeypatch.setattr(LiveView, "_draw", drawing)
-        stream.send(next(ticks(1)))
-        await until(pilot, lambda: bool(drawn))
-        await painted(pilot)
-        assert sorted(view.id or "" for view in drawn) == ["", "devices", "header"]
+        for record in records[-3:]:
+            frames.clear()
+            drawn.clear()
+            stream.send(record)
+            await until(pilot, lambda: bool(frames))
+            await painted(pilot)
+            assert len(frames) == 1
+            assert len(frames[0].encode()) <= TICK_BYTES
+            assert sorted(drawn) == ["", "devices", "header"]
+        await press(pilot, "enter")  # what was hidden has the newest numbers
+        last = records[-1]
+        assert isinstance(last, Sample)
+        assert f"power {last.devices[0].power_watts:.0f}/700 W" in shown(pilot, DeviceTitle)
 
 
 async def test_a_resize_in_a_batch_is_painted_at_its_end(frames: list[str]) -> None:
     app = app_with(*scenes.job(8))
     async with app.run_test(size=SIZE) as pilot:
-        await begun(pilot, frames)
+        await dashboard_of(app).tabs.get_benchmark()
+        await painted(pilot)
+        frames.clear()
         with app.batch_update():  # as while a tab is mounted
             await pilot.resize_terminal(120, 40)
             await settle(pilot)

@@ -7,57 +7,40 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.agent.device import DeviceState
+from gputop.agent.device import Absence, DeviceState
 from gputop.agent.snapshot import Event, Sample
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.device.events import EventsView
 from gputop.ui.device.readings import DetailsView
-from gputop.ui.device.screen import DevicePage
 from gputop.ui.device.title import DeviceTitle
-from gputop.ui.hosts.host_row import is_free
-from gputop.ui.hosts.screen import HostsTitle, HostsView
+from gputop.ui.hosts import host_row
+from gputop.ui.hosts.screen import HostsView
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
-from gputop.ui.processes.process_page import ProcessDetailsView
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.signal_dialog import SendSignal
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests import streams
 from tests.streams import NOW, PreparedStream, readings
-from tests.ui import fleets, pilots, scenes
-from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown, until
+from tests.ui import fleets, scenes
+from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gputop.agent.snapshot import Record
     from tests.sessions import PreparedSession
+    from tests.ui.conftest import Same
 
 
-NARROW, USUAL = (80, 24), (120, 40)
+USUAL, WIDE = (120, 40), (140, 30)
 
 
 async def monitor(pilot: Pilot[None]) -> None:
     """Until the monitor shows the devices of all hosts."""
     await settle(pilot)
     await pilot.press("1")
-
-
-# The monitor shows one of the hosts.
-
-
-async def test_the_monitor_shows_the_selected_host_and_no_other() -> None:
-    app = app_with(*fleets.two(away=None))
-    async with app.run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        text, header = shown(pilot, DevicesView), shown(pilot, Header)
-        assert text.count("0 H100 80GB HBM3") == text.count("1 H100 80GB HBM3") == 1
-        assert " gpu-1 · " in header
-        assert "load 3.20" in header
-        assert "host mem 120/512 GiB" in header
-        await pilot.press("escape", "down", "1")
-        assert " gpu-2 · " in shown(pilot, Header)
 
 
 async def test_one_that_goes_away_says_why_and_what_to_do_and_nothing_moves() -> None:
@@ -77,7 +60,7 @@ async def test_one_that_goes_away_says_why_and_what_to_do_and_nothing_moves() ->
 
 async def test_a_host_without_devices_says_why() -> None:
     hosts: dict[str, Any] = {"gpu-1": [fleets.died(fleets.NO_KEY)], "gpu-3": []}
-    async with app_with(*fleets.merged(hosts)).run_test(size=NARROW) as pilot:
+    async with app_with(*fleets.merged(hosts)).run_test(size=(80, 24)) as pilot:
         await monitor(pilot)
         text = shown(pilot, HostView)
         assert "it needs a password or another key." in text
@@ -149,11 +132,7 @@ async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
 # What is for this machine alone.
 
 
-async def test_no_process_of_another_machine_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[object] = []
-    monkeypatch.setattr(
-        "gputop.ui.processes.process_page.read_details", lambda *each: read.append(each)
-    )
+async def test_no_process_of_another_machine_gets_a_signal() -> None:
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
         await monitor(pilot)
@@ -161,11 +140,6 @@ async def test_no_process_of_another_machine_is_touched(monkeypatch: pytest.Monk
         assert not isinstance(app.screen, SendSignal)
         (note,) = app._notifications
         assert "`ssh -t gpu-1 gputop`" in note.message
-        await pilot.press("e")
-        await until(pilot, lambda: bool(app.screen.query(ProcessDetailsView)))
-        await settle(pilot)
-        assert "`ssh -t gpu-1 gputop`" in shown(pilot, ProcessDetailsView)
-        assert read == []
 
 
 async def test_no_device_of_another_machine_is_put_under_stress(
@@ -184,27 +158,20 @@ async def test_no_device_of_another_machine_is_put_under_stress(
         assert "GPUs of other hosts are not offered here" in shown(pilot, ThroughputChart)
 
 
-# Pages, events, help, and what all are asked.
+# Pages and events.
 
 
-async def test_the_page_of_a_device_says_its_host_and_its_own_uuid() -> None:
-    app = app_with(*fleets.two(away=None))
-    async with app.run_test(size=(200, 100)) as pilot:
+async def test_the_page_of_a_device_says_its_host_its_own_uuid_and_why_it_is_away() -> None:
+    stream = PreparedStream(*fleets.two(away=None))
+    async with GputopApp(stream).run_test(size=(200, 100)) as pilot:
         await monitor(pilot)
         await pilot.press("escape", "end", "1", "end", "enter")
-        assert app.query_one(DevicePage).selected is not None
         assert shown(pilot, DeviceTitle).startswith("gpu-2:1 H100")
         text = shown(pilot, DetailsView)
-        assert "host" in text
         assert "gpu-2/" not in text
         assert streams.device(1).uuid in text
-
-
-async def test_the_page_of_a_device_that_is_away_says_why() -> None:
-    app = app_with(*fleets.two())
-    async with app.run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        await pilot.press("end", "enter")
+        stream.send(fleets.two()[-1])
+        await settle(pilot)
         why = "AWAY for 12 s: connect to host gpu-2 port 22: Connection refused."
         assert why in shown(pilot, DeviceTitle)
         assert "its host is unreachable" in shown(pilot, DetailsView)
@@ -228,91 +195,56 @@ async def test_an_event_of_no_device_is_not_told_of_other_hosts() -> None:
 # The list of several hosts: a line for each, worst first, and what opens from it.
 
 
-WIDE = (140, 30)
-
-
-def with_free(records: list[Record], free: int) -> list[Record]:
-    """The same machine, where nothing uses the device of that index."""
-    made: list[Record] = []
-    for record in records:
-        if isinstance(record, Sample):
-            devices = list(record.devices)
-            devices[free] = dataclasses.replace(
-                devices[free], memory_used_bytes=1 << 20, gpu_utilization_percent=0
-            )
-            others = [p for p in record.processes if p.device_uuid != devices[free].uuid]
-            record = dataclasses.replace(record, devices=tuple(devices), processes=tuple(others))  # noqa: PLW2901
-        made.append(record)
-    return made
-
-
-def lost(records: list[Record]) -> list[Record]:
-    """The same machine, whose first device is lost in the end."""
-    last = records[-1]
-    assert isinstance(last, Sample)
-    first = dataclasses.replace(last.devices[0], state=DeviceState.LOST)
-    return [*records[:-1], dataclasses.replace(last, devices=(first, *last.devices[1:]))]
-
-
 def four_hosts() -> list[Record]:
     """A healthy host, one with a free GPU, one with a lost one, and one that is away."""
-    job = [fleets.named(scenes.job(4, 20), f"node{n}") for n in range(4)]
-    hosts = {"node0": job[0], "node1": with_free(job[1], 2), "node2": lost(job[2])}
-    return fleets.merged(hosts | {"node3": [*job[3][:-9], fleets.died(fleets.NO_KEY, 16.0)]})
+    hosts: dict[str, list[Any]] = {f"node{n}": scenes.job(4, 20) for n in range(4)}
+    free = scenes.training(2, 0, memory_used_bytes=1 << 20, gpu_utilization_percent=0)
+    ranks = tuple(scenes.rank(n) for n in (0, 1, 3))
+    hosts["node1"] = scenes.changed(hosts["node1"], free, processes=ranks)
+    hosts["node2"] = scenes.changed(hosts["node2"], scenes.gone(0))
+    hosts["node3"] = [*hosts["node3"][:-9], fleets.died(fleets.NO_KEY, 16.0)]
+    return fleets.merged({name: fleets.named(told, name) for name, told in hosts.items()})
 
 
-async def rows_of(pilot: Pilot[None]) -> list[str]:
-    await settle(pilot)
-    return [row for row in shown(pilot, HostsView).splitlines() if row]
+@pytest.mark.parametrize("width", [60, 140])
+def test_a_line_for_each_host_worst_first(same_text: Same, width: int) -> None:
+    app = app_with(*four_hosts())
+    assert same_text(app, terminal_size=(width, 12), run_before=settle)
 
 
-async def test_a_line_for_each_host_worst_first_with_its_gpus() -> None:
-    async with app_with(*four_hosts()).run_test(size=WIDE) as pilot:
-        heading, away, faulty, *healthy = await rows_of(pilot)
-        assert heading.split()[:2] == ["HOST", "GPUS"]
-        assert "node3" in away
-        assert "AWAY for 9 s: it needs a password or another key" in away
-        assert "node2" in faulty
-        assert "×███" in faulty
-        assert "GPU 0: " in faulty
-        assert {row.split()[0] for row in healthy} == {"node0", "node1"}
-        assert any("██○█" in row for row in healthy)
-        title = shown(pilot, HostsTitle)
-        assert title == " 4 hosts · 1 away · free 1 of 12 GPUs: node1:2"
+async def test_hosts_are_filtered_and_sorted() -> None:
+    async with settled(app_with(*four_hosts()), WIDE) as (app, pilot):
+        await pilot.press("slash", *"node1", "enter")
+        view = app.screen.query_one(HostsView)
+        assert [row.machine.name for row in view.state.lines] == ["node1"]
+        await press(pilot, "escape", "full_stop")
+        assert [row.machine.name for row in view.state.lines] == [f"node{n}" for n in range(4)]
+        await press(pilot, *["full_stop"] * 7)
+        assert view.state.sorted_by is host_row.WORST
 
 
 async def test_enter_opens_one_host_and_esc_goes_back() -> None:
-    app = app_with(*four_hosts())
-    async with app.run_test(size=WIDE) as pilot:
-        await rows_of(pilot)
-        await pilot.press("down", "enter")
+    async with settled(app_with(*fleets.two(away=None)), WIDE) as (app, pilot):
+        await pilot.press("end", "enter")
         tabs = dashboard_of(app).tabs
         assert tabs.shown == "monitor"
-        assert " node2 · " in shown(pilot, Header)
+        assert shown(pilot, DevicesView).count("0 H100 80GB HBM3") == 1
+        header = shown(pilot, Header)
+        assert " gpu-2 · " in header
+        assert "load 3.20" in header
+        assert "host mem 120/512 GiB" in header
         await pilot.press("3")
         listed = app.screen.query_one(ProcessesTab).processes.state.lines
-        assert {row.process.machine for row in listed} == {"node2"}
+        assert {row.process.machine for row in listed} == {"gpu-2"}
         await pilot.press("escape", "escape")
         assert tabs.shown == "hosts"
-        assert len(dashboard_of(app).telemetry.devices) == 16
+        assert len(dashboard_of(app).telemetry.devices) == 4
         await pilot.press("escape")
         assert tabs.shown == "hosts"
 
 
-async def test_hosts_are_filtered_and_sorted() -> None:
-    async with app_with(*four_hosts()).run_test(size=WIDE) as pilot:
-        await rows_of(pilot)
-        await pilot.press("slash", *"node1", "enter")
-        assert (await rows_of(pilot))[1].startswith("▌ node1 ")
-        assert "1 of 4 match" in pilots.text_of(pilots.lines(pilot.app))
-        await pilot.press("escape", "full_stop")
-        heading, *rows = await rows_of(pilot)
-        assert "HOST▲" in heading
-        assert [row.replace("▌", "").split()[0] for row in rows] == [f"node{n}" for n in range(4)]
-
-
 async def test_one_host_needs_no_list() -> None:
-    app = app_with(*fleets.merged({"node0": fleets.named(scenes.job(2, 3), "node0")}))
+    app = app_with(*fleets.merged({"node0": scenes.job(2, 3)}))
     async with settled(app, WIDE):
         assert dashboard_of(app).tabs.shown == "monitor"
         assert not app.screen.query(HostsView)
@@ -321,13 +253,16 @@ async def test_one_host_needs_no_list() -> None:
 @pytest.mark.parametrize(
     ("changes", "free"),
     [
-        ({"gpu_utilization_percent": 0, "memory_used_bytes": 1 << 20}, True),
-        ({"gpu_utilization_percent": 60, "memory_used_bytes": 1 << 20}, False),
-        ({"gpu_utilization_percent": 0, "memory_used_bytes": None}, False),
-        ({"gpu_utilization_percent": 0}, False),
-        ({"state": DeviceState.NEEDS_RESET, "memory_used_bytes": 0}, False),
+        ({}, True),
+        ({"gpu_utilization_percent": None}, True),
+        ({"gpu_utilization_percent": 6}, False),
+        ({"memory_used_bytes": 4 << 30}, True),
+        ({"memory_used_bytes": (4 << 30) + 1}, False),
+        ({"memory_used_bytes": None}, False),
+        ({"state": DeviceState.NEEDS_RESET}, False),
+        ({"absent": {"processes": Absence.NO_PERMISSION}}, False),
     ],
 )
 def test_a_free_gpu_is_known_to_do_nothing(changes: dict[str, object], free: bool) -> None:
-    changes = {"memory_total_bytes": 80 << 30, "memory_used_bytes": 70 << 30} | changes
-    assert is_free(readings(0, **changes)) is free
+    idle = {"memory_total_bytes": 80 << 30, "memory_used_bytes": 0, "gpu_utilization_percent": 5}
+    assert host_row.is_free(readings(0, **(idle | changes))) is free

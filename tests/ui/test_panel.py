@@ -13,23 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.agent.device import GPM_READINGS, READINGS, Absence, DeviceSample, DeviceState
-from gputop.agent.snapshot import Event, Sample
 from gputop.health.findings import Bound, BoundBy, Finding, Severity
 from gputop.stream.history import History
 from gputop.text import ABSENT
-from gputop.ui.drawing import charts
+from gputop.ui.device.title import DeviceTitle
+from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, width_of
 from gputop.ui.drawing.palette import DIM, TRACK
 from gputop.ui.monitor import panel
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.layout import GAP, Density, plan_layout, process_rows
 from gputop.ui.monitor.shown_device import ShownDevice
-from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
-from tests import streams
-from tests.streams import NOW, PreparedStream
 from tests.ui import scenes
-from tests.ui.pilots import dashboard_of, settled, shown
+from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -46,7 +43,7 @@ OF_AN_INSTANCE = ("memory_used_bytes", "memory_total_bytes", "memory_free_bytes"
 
 
 def text_of(rows: list[Row]) -> list[str]:
-    return ["".join(span.text for span in row) for row in rows]
+    return [cells.text_of(row) for row in rows]
 
 
 def shown_device(device: Device, readings: DeviceSample, **known: Any) -> ShownDevice:
@@ -164,55 +161,19 @@ def test_a_limit_that_comes_and_goes_moves_nothing(width: int) -> None:
     assert all(title.startswith(" 0 H100 80GB HBM3 ") for title in titles)
 
 
-@pytest.mark.parametrize("density", list(Density))
-def test_names_are_under_each_other_whatever_the_number(density: Density) -> None:
-    devices = [dataclasses.replace(scenes.device(0), index=index) for index in (0, 9, 10, 128)]
-    slice_ = dataclasses.replace(devices[1], parent_uuid="GPU-parent", mig_index=1)
-    made = [h100()._replace(device=each, index_cells=3) for each in (*devices, slice_)]
-    if density is Density.ROW:
-        titles = text_of(in_rows(120, *made))[1:]
-    else:
-        titles = [text_of(panel.draw(each, density, 80, 12))[0] for each in made]
-    assert [title.split()[0] for title in titles] == ["0", "9", "10", "128", "9:1"]
-    assert len({title.index("H100") for title in titles[:-1]}) == 1
-    assert titles[-1].index("9:1") == titles[1].index("9 ")
-
-
-@pytest.mark.parametrize("height", [7, 9, 12])
-def test_what_is_received_and_what_is_sent_stand_together(height: int) -> None:
+def test_what_is_received_and_what_is_sent_stand_together() -> None:
     def links(width: int, **changes: Any) -> list[list[str]]:
-        rows = text_of(panel.draw(h100(**changes), Density.FULL, width, height))
-        pairs = [row for row in rows if "PCIe" in row or "NVLink" in row]
-        for row in pairs:
-            assert row.count("↓") == row.count("↑") == row.count("/s") / 2
-        return [[name for name in ("PCIe", "NVLink") if name in row] for row in pairs]
+        rows = text_of(panel.draw(h100(**changes), Density.FULL, width, 12))
+        return [re.findall("PCIe|NVLink|[↓↑]|/s", row) for row in rows if "↓" in row or "↑" in row]
 
     for width in range(20, 121):
         found = links(width)
+        one = ["↓", "/s", "↑", "/s"]
+        assert all(row[1:5] == row[6:] or row[1:] == one for row in found)
         assert links(width, **dict.fromkeys(LINKS, 0)) == found  # silent ones move nothing
-        if width >= 52 and height >= 12:
-            assert sorted(name for row in found for name in row) == ["NVLink", "PCIe"]
-
-
-@pytest.mark.parametrize(
-    ("width", "height", "shown"),
-    [(80, 6, 0), (80, 11, 1), (80, 15, 3), (120, 14, 6), (120, 32, 8), (200, 32, 8)],
-)
-def test_a_tall_panel_has_more_charts_of_limited_height(
-    width: int, height: int, shown: int
-) -> None:
-    history = History()
-    for tick in range(90):
-        history.add(Sample(NOW + tick, streams.host(), (scenes.training(0, tick),)))
-    made = with_known(history=history)
-    rows = panel.draw(made, Density.FULL, width, height)
-    assert [width_of(row) for row in rows] == [width] * height
-    text = "\n".join(text_of(rows))
-    names = [chart.short for chart in charts.CHARTS[:shown]]
-    assert re.findall(r"(busy|mem|power|temp|clock|PCIe ↓|CPU|RAM) +[⠁-⣿ ]{20}", text) == (
-        names if width < 120 else sorted(names, key=lambda name: names.index(name) % (shown // 2))
-    )
-    assert len(re.findall(r" of \S+ ?\S* \d+ min", text)) == shown
+        if width >= 52:
+            names = [name for row in found for name in row[::5]]
+            assert names == ["PCIe", "NVLink"]
 
 
 @pytest.mark.parametrize("state", [s for s in DeviceState if s is not DeviceState.OK])
@@ -241,44 +202,38 @@ def test_a_column_that_no_device_has_leaves_its_room_to_others() -> None:
         assert (title in text_of(in_rows(200, *devices))[0]) is has
 
 
-def test_rows_and_their_heading_have_one_width() -> None:
-    devices = [h100(), instance(), shown_device(scenes.device(1), scenes.gone(1))]
+def test_rows_and_their_heading_have_one_width(snapshot: Any) -> None:
+    devices = [h100(fan_percent=40, absent={}), instance(), with_known(old_seconds=lambda _: 12.3)]
+    devices.append(shown_device(scenes.device(1), scenes.gone(1)))
     for width in range(30, 260, 7):
         assert {width_of(row) for row in in_rows(width, *devices)} == {width}
+    assert "\n".join(text_of(in_rows(230, *devices))) == snapshot
 
 
 # The space that devices and processes get.
 
 
-SIZES = {"80x24": (80, 20), "120x40": (120, 36), "160x50": (160, 46), "200x60": (200, 56)}
-"""Columns and rows of the terminal, and what of it is the tab's."""
-
-
 @pytest.mark.parametrize(
-    ("size", "devices", "density", "columns", "height"),
+    ("size", "devices", "expected"),
     [
-        ("80x24", 1, Density.FULL, 1, 14),
-        ("80x24", 2, Density.FULL, 1, 7),
-        ("80x24", 3, Density.COMPACT, 1, 4),
-        ("80x24", 8, Density.ROW, 1, 1),
-        ("120x40", 1, Density.FULL, 1, 26),
-        ("120x40", 2, Density.FULL, 2, 26),
-        ("120x40", 4, Density.FULL, 2, 13),
-        ("120x40", 8, Density.FULL, 2, 6),
-        ("120x40", 16, Density.ROW, 1, 1),
-        ("160x50", 8, Density.FULL, 2, 8),
-        ("160x50", 64, Density.ROW, 2, 1),
-        ("200x60", 1, Density.FULL, 1, 32),
-        ("200x60", 4, Density.FULL, 2, 20),
-        ("200x60", 16, Density.FULL, 3, 6),
-        ("200x60", 64, Density.ROW, 2, 1),
+        ((80, 20), 1, (Density.FULL, 1, 14)),
+        ((80, 20), 2, (Density.FULL, 1, 7)),
+        ((80, 20), 3, (Density.COMPACT, 1, 4)),
+        ((80, 20), 8, (Density.ROW, 1, 1)),
+        ((120, 36), 1, (Density.FULL, 1, 26)),
+        ((120, 36), 2, (Density.FULL, 2, 26)),
+        ((120, 36), 8, (Density.FULL, 2, 6)),
+        ((160, 46), 64, (Density.ROW, 2, 1)),
+        ((200, 56), 1, (Density.FULL, 1, 32)),
+        ((200, 56), 4, (Density.FULL, 2, 20)),
+        ((200, 56), 16, (Density.FULL, 3, 6)),
     ],
 )
-def test_the_usual_machines_on_the_usual_terminals(
-    size: str, devices: int, density: Density, columns: int, height: int
+def test_density_columns_and_height_for_a_space(
+    size: tuple[int, int], devices: int, expected: tuple[Density, int, int]
 ) -> None:
-    found = plan_layout(devices, *SIZES[size])
-    assert (found.density, found.columns, found.panel_height) == (density, columns, height)
+    found = plan_layout(devices, *size)
+    assert (found.density, found.columns, found.panel_height) == expected
 
 
 @given(
@@ -300,78 +255,29 @@ def test_panels_fit_the_width_and_a_choice_is_kept(
         assert found.rows + process_rows(height) <= height
 
 
-# Nothing jumps: findings come and go, and every panel stays where it is.
+def places(pilot: Pilot[None]) -> list[tuple[int, int]]:
+    """Return where each panel and each bar begins."""
+    text = shown(pilot, DevicesView).splitlines()
+    marks = re.compile(r"\d H100 80GB HBM3|bound by|busy")
+    return [(y, found.start()) for y, line in enumerate(text) for found in marks.finditer(line)]
 
 
-SECONDS = 60
-DEVICES = 8
-
-
-def readings(index: int, tick: int) -> DeviceSample:
-    """Return readings of a job in which one device is hot for a while, and another one starves.
-
-    One has an ECC error for ten seconds, one is lost for ten, and processes come and go.
-    """
-    made = scenes.training(index, 10)
-    if index == 1 and 10 < tick < 30:
-        made = dataclasses.replace(made, clock_event_reasons=("hw_thermal",), sm_clock_mhz=1215)
-    if index == 2:
-        busy = 97 if tick % 10 < 3 else 0
-        made = dataclasses.replace(made, gpu_utilization_percent=busy)
-    if index == 4 and 20 < tick <= 30:
-        made = dataclasses.replace(made, ecc_uncorrected=2)
-    if index == 5 and 35 < tick <= 45:
-        made = scenes.gone(index)
-    return made
-
-
-def stream_of_findings() -> list[Sample]:
-    samples = []
-    for tick in range(SECONDS):
-        devices = tuple(readings(index, tick) for index in range(DEVICES))
-        processes = [scenes.rank(n) for n in range(DEVICES)]
-        processes += [scenes.notebook(n) for n in range(tick % 7)]
-        events: tuple[Event, ...] = ()
-        if tick == 36:
-            events = (Event(NOW + tick, scenes.device(5).uuid, "xid", 79),)
-        host = dataclasses.replace(streams.host(32), cpu_percent=99.0)
-        samples.append(Sample(NOW + tick, host, devices, tuple(processes), events=events))
-    return samples
-
-
-Mark = tuple[str, int, int]
-
-
-def places(pilot: Pilot[None]) -> tuple[tuple[object, ...], tuple[Mark, ...]]:
-    """Return where each widget is, and where in the list each panel and each bar begins."""
-    app = pilot.app
-    regions = {str(widget): widget.region for widget in app.screen.query("#header,#devices,#keys")}
-    marks: list[Mark] = []
-    for y, line in enumerate(shown(pilot, DevicesView).splitlines()):
-        for number in range(DEVICES):
-            for mark in (f"{number} H100 80GB HBM3", "GPU  "):
-                if mark in line:
-                    marks.append((mark, y, line.index(mark)))
-    return tuple(regions.items()), tuple(marks)
-
-
-@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
-async def test_every_panel_stays_where_it_is_while_findings_come_and_go(
-    size: tuple[int, int],
-) -> None:
-    machine = scenes.job(DEVICES, 1)[0]
-    first, *others = stream_of_findings()
-    app = GputopApp(PreparedStream(machine, first))
-    async with settled(app, size) as (_, pilot):
+async def test_every_panel_stays_where_it_is_while_findings_come_and_go() -> None:
+    async with settled(app_with(*scenes.job(8, 30)), (160, 50)) as (app, pilot):
+        before = places(pilot)
+        assert len(before) >= 8 * 3
         dashboard = dashboard_of(app)
-        seen = {places(pilot)}
-        status = set()
-        for record in others:
+        for record in scenes.alarming(8)[-8:]:
             dashboard.telemetry.receive(record)
             dashboard.show()
-            await pilot.pause(0)
-            seen.add(places(pilot))
-            status.add(shown(pilot, Header).splitlines()[1].split(":")[0].strip())
-        ((_, marks),) = seen
-        assert len([name for name, _, _ in marks if "H100" in name]) == DEVICES
-        assert {"▲ GPU 1", "▲ GPU 4", "▲ GPU 5", "▲ GPU 2", "No problem so far"} <= status
+            await settle(pilot)
+            assert places(pilot) == before
+        assert "▲ GPU 2: " in shown(pilot, Header)
+
+
+async def test_a_double_click_on_a_device_opens_its_page() -> None:
+    async with settled(app_with(*scenes.job(2, 3)), (100, 30)) as (app, pilot):
+        await pilot.click(DevicesView, offset=(5, 10), times=2)
+        await settle(pilot)
+        assert shown(pilot, DeviceTitle).startswith("1 H100")
+        assert dashboard_of(app).tabs.shown == "page"

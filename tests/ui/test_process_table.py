@@ -47,11 +47,6 @@ def toggle_tree(table: ProcessTable) -> None:
     table.changed(order=False)
 
 
-def selected(table: ProcessTable) -> Process | None:
-    row = table.selected
-    return None if row is None else row.process
-
-
 def pids(table: ProcessTable) -> list[int]:
     return [line.process.pid for line in table.lines]
 
@@ -140,25 +135,12 @@ def test_children_are_drawn_under_their_parents() -> None:
         process(6, 0, parent_pid=5, memory_used_bytes=4),
     )
     toggle_tree(table)
-    assert [f"{line.branch}{line.process.pid}" for line in table.lines] == [
-        "1",
-        "├─ 2",
-        "│  └─ 3",
-        "└─ 4",
-        "5",
-        "└─ 6",
-    ]
-    table.sort_by(table.sorted_by)
+    drawn = [f"{line.branch}{line.process.pid}" for line in table.lines]
+    assert drawn == ["1", "├─ 2", "│  └─ 3", "└─ 4", "5", "└─ 6"]
     table.sort_by(PID)
-    table.sort_by(table.sorted_by)
-    assert [f"{line.branch}{line.process.pid}" for line in table.lines] == [
-        "5",
-        "└─ 6",
-        "1",
-        "├─ 4",
-        "└─ 2",
-        "   └─ 3",
-    ]
+    table.sort_by(PID)
+    drawn = [f"{line.branch}{line.process.pid}" for line in table.lines]
+    assert drawn == ["5", "└─ 6", "1", "├─ 4", "└─ 2", "   └─ 3"]
     toggle_tree(table)
     assert {line.branch for line in table.lines} == {""}
 
@@ -192,21 +174,18 @@ def test_a_tree_has_every_row_once_whatever_the_parents_are(
     processes = [process(pid, index, parent_pid=parent) for pid, index, parent in drawn]
     lines = branches([ProcessRow(each) for each in processes])
     assert Counter(map(id, processes)) == Counter(id(line.process) for line in lines)
-    for number, line in enumerate(lines):
+    path: list[int] = []
+    for line in lines:
         depth = len(line.branch) // 3
-        above = lines[number - 1] if number else None
-        assert depth == 0 or (above is not None and depth <= len(above.branch) // 3 + 1)
-        if depth:
-            parent = next(
-                found for found in reversed(lines[:number]) if len(found.branch) // 3 == depth - 1
-            )
-            assert parent.process.pid == line.process.parent_pid
+        assert depth <= len(path)
+        assert depth == 0 or path[depth - 1] == line.process.parent_pid
+        path = [*path[:depth], line.process.pid]
 
 
 def test_a_pid_that_is_used_again_is_another_process() -> None:
     first, second, again = process(5, 0), process(6, 0), process(5, 1, start_time=NOW)
     table = table_of(first, second)
-    assert selected(table) == first
     table.select(0)
     take(table, second, again)
-    assert selected(table) == second
+    assert table.selected is not None
+    assert table.selected.process == second

@@ -16,13 +16,16 @@ from gputop.ui.processes.ranks import RanksPage, RanksTitle, RanksView
 from tests import streams
 from tests.health.histories import BUSY, IDLE, SM, TENSOR, WATTS, WORKING, device
 from tests.streams import NOW
-from tests.ui.pilots import app_with, dashboard_of, settle, shown, until
+from tests.ui.pilots import app_with, dashboard_of, press, settle, shown, until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from textual.pilot import Pilot
+
     from gputop.agent.snapshot import Process, Record
     from gputop.ui.shell.app import GputopApp
+    from tests.ui.conftest import Same
 
 JOB = "node01:29500"
 WAITS: Mapping[str, Any] = {**WORKING, BUSY: 100, SM: 12.0, TENSOR: 0.0, WATTS: 180.0}
@@ -63,31 +66,24 @@ def words(app: GputopApp) -> str:
     return " ".join(app.screen.query_one(RanksTitle).text().split())
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-async def test_the_rank_that_is_behind_is_named_and_marked(size: tuple[int, int]) -> None:
-    app = app_with(*hanging())
-    async with app.run_test(size=size) as pilot:
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_the_rank_that_is_behind_is_named(same_text: Same, width: int) -> None:
+    async def run_before(pilot: Pilot[None]) -> None:
         await settle(pilot)
-        await pilot.press("R")
-        assert words(app).startswith(f"Ranks of {JOB} ")
-        assert (
-            "4 ranks. All ranks but 3 wait in a collective for rank 3 (GPU 3, pid 4703): busy 0 %, "
-            "the others 100 % · s shows where it is"
-        ) in words(app)
-        heading, *rows = shown(pilot, RanksView).splitlines()[:5]
-        assert heading.split()[:5] == ["RANK", "GPU", "PID", "BUSY%", "POWER"]
-        assert [row.split()[-4:] for row in rows[:3]] == [["waits", "in", "a", "collective"]] * 3
-        assert rows[3].endswith("the others wait for it")
-        assert rows[3].startswith("▌")
-        assert ("AGE" in heading) == (size[0] > 80)
-        if size[0] > 80:
-            assert "0.2 s" in rows[0]
-        await pilot.press("up")  # the selected row has one style
+        await press(pilot, "R")
+
+    assert same_text(app_with(*hanging()), terminal_size=(width, 14), run_before=run_before)
+
+
+async def test_the_rank_that_is_behind_is_marked() -> None:
+    app = app_with(*hanging())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("R", "up")  # the selected row has one style
         await settle(pilot)
         view = app.screen.query_one(RanksView)
         marked = [span.text.strip() for span in view._rows[4] if span.style == WARN]
         assert marked == ["3", "0", "the others wait for it"]
-        assert "Ranks" not in shown(pilot, Footer)
         await pilot.press("escape")
         assert dashboard_of(app).tabs.shown == "monitor"
 

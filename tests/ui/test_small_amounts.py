@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.agent.device import GPM_READINGS
 from gputop.agent.snapshot import Host, Sample
 from gputop.fleet.metrics import BUSY, MEMORY
 from gputop.fleet.model import Gpu
@@ -17,6 +18,7 @@ from gputop.health.findings import Evidence
 from gputop.output.status_page import page
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.timeline import TimelineView
+from gputop.ui.drawing import cells
 from gputop.ui.monitor import panel
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
@@ -37,51 +39,29 @@ if TYPE_CHECKING:
 
 GIB, MIB = 1 << 30, 1 << 20
 TOTAL = round(79.647 * GIB)
-ACTIVITY = [
-    f"{name}_percent"
-    for name in (
-        *("sm_active", "sm_occupancy", "tensor_active", "dram_active"),
-        *("fp64_active", "fp32_active", "fp16_active"),
-    )
-]
+ACTIVITY = sorted(name for name in GPM_READINGS if name.endswith("_percent"))
 ZERO = re.compile(r"(?<![\d.+-])0+(\.0+)?( ?%|/| of | [KMGT]?i?B|$)", re.MULTILINE)
 FULL = re.compile(r"(?<![\d.>])(?<!of )(100(\.0)? ?%|79\.6(/| of | GiB of )79\.6)")
 
 
-def readings(percent: float, used: int, **changes: Any) -> DeviceSample:
+def readings(percent: float, used: int) -> DeviceSample:
     """All that is a share has that one; what NVML counts in whole numbers is far from both ends."""
-    whole = {
-        name: 50
-        for name in ("gpu", "memory", "encoder", "decoder", "jpeg", "ofa")
-        for name in (f"{name}_utilization_percent",)
-    }
+    whole = ("gpu", "memory", "encoder", "decoder", "jpeg", "ofa")
     return scenes.training(
         0,
         10,
-        **whole,
+        **dict.fromkeys((f"{name}_utilization_percent" for name in whole), 50),
         **dict.fromkeys(ACTIVITY, percent),
-        **{
-            "memory_used_bytes": used,
-            "memory_total_bytes": TOTAL,
-            "memory_free_bytes": MIB,
-            "bar1_used_bytes": used,
-            "power_watts": 0.3,
-            **changes,
-        },
+        memory_used_bytes=used,
+        memory_total_bytes=TOTAL,
+        memory_free_bytes=MIB,
+        bar1_used_bytes=used,
+        power_watts=0.3,
     )
 
 
-def telemetry_of(made: DeviceSample, host: Host) -> Telemetry:
-    known = Telemetry()
-    device = dataclasses.replace(scenes.device(0), memory_total_bytes=TOTAL, bar1_total_bytes=TOTAL)
-    known.receive(dataclasses.replace(streams.inventory(1), devices=(device,)))
-    process = streams.process(1, 0, memory_used_bytes=MIB, cpu_percent=0.3)
-    known.receive(Sample(streams.NOW, host, (made,), (process,)))
-    return known
-
-
 def text_of(rows: Iterable[Row]) -> str:
-    return "\n".join("".join(span.text for span in row) for row in rows)
+    return "\n".join(cells.text_of(row) for row in rows)
 
 
 def shown(percent: float, used: int) -> dict[str, str]:
@@ -93,7 +73,13 @@ def shown(percent: float, used: int) -> dict[str, str]:
         memory_total_bytes=TOTAL,
         load_average=(0.004, 0.004, 0.004),
     )
-    known = telemetry_of(readings(percent, used), host)
+    device = dataclasses.replace(scenes.device(0), memory_total_bytes=TOTAL, bar1_total_bytes=TOTAL)
+    inventory = dataclasses.replace(streams.inventory(1), devices=(device,))
+    process = streams.process(1, 0, memory_used_bytes=MIB, cpu_percent=0.3)
+    sample = Sample(streams.NOW, host, (readings(percent, used),), (process,))
+    known = Telemetry()
+    known.receive(inventory)
+    known.receive(sample)
     device = known.devices[0]
     made = ShownDevice(known, device)
     devices = DevicesView(known)
@@ -110,9 +96,6 @@ def shown(percent: float, used: int) -> dict[str, str]:
         memory_total_bytes=TOTAL,
         sm_active_percent=percent,
     )
-    process = known.sample.processes[0] if known.sample else streams.process(1, 0)
-    assert known.inventory is not None
-    assert known.sample is not None
     return {
         **{
             f"panel {width} {density.name}": text_of(panel.draw(made, density, width, 22))
@@ -127,7 +110,7 @@ def shown(percent: float, used: int) -> dict[str, str]:
         "host": text_of(HostView(alone).draw(120, 40)),
         "details": rendered(details.page(), 110).replace("\n", " \n"),
         "timeline": text_of(timeline.draw(100, 40)[:-1]),
-        "status": page(known.inventory, known.sample),
+        "status": page(inventory, sample),
         "process": CPU.text(ProcessRow(process)),
         "fleet": text_of([*panels._readings(gpu, FleetState())]),
         "fleet map": "\n".join(m.text(m.value(gpu)) for m in (BUSY, MEMORY)),

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from textual.app import App
 
 from gputop.agent.snapshot import Sample
 from gputop.ui.device.timeline import TimelineView
-from gputop.ui.drawing.cells import width_of
+from gputop.ui.drawing.cells import text_of, width_of
 from gputop.ui.drawing.charts import CHARTS, GUTTER, WIDTHS
 from gputop.ui.telemetry import Telemetry
 from tests import streams
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
 
 GIB = 1 << 30
 UUID = streams.device(0).uuid
@@ -35,25 +31,8 @@ def telemetry_of(*samples: Sample) -> Telemetry:
     return telemetry
 
 
-class TimelineApp(App[None]):
-    """Nothing but the charts."""
-
-    CSS = "TimelineView { height: 1fr; }"
-
-    def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__()
-        self.telemetry = telemetry
-
-    def compose(self) -> ComposeResult:
-        yield view_of(self.telemetry)
-
-    @property
-    def view(self) -> TimelineView:
-        return self.query_one(TimelineView)
-
-
 def drawn(view: TimelineView, width: int, height: int) -> list[str]:
-    return ["".join(span.text for span in row) for row in view.draw(width, height)]
+    return [text_of(row) for row in view.draw(width, height)]
 
 
 def view_of(telemetry: Telemetry) -> TimelineView:
@@ -126,32 +105,10 @@ def test_zoomed_out_a_dot_is_the_mean_of_its_samples() -> None:
     busy = [{"gpu_utilization_percent": 0 if n % 2 else 100} for n in range(500)]
     view = view_of(telemetry_of(*(said(n, **each) for n, each in enumerate(busy))))
     assert drawn(view, 80, 3)[-1].startswith("last 4 min")
+    marks = "╵12:04:20 ╵12:05:08 ╵12:05:56 ╵12:06:44 ╵12:07:32"
+    assert drawn(view, 80, 3)[-1][GUTTER:].split() == marks.split()
     view.action_zoom(3)
     rows = drawn(view, 80, 3)
     assert value(rows, "busy") == "0 %"  # the newest, not a mean
     assert rows[-1].startswith("last 20 min")
     assert {row[-9:] for row in rows[:2]} == {" " * 9, "⣿" * 9}
-
-
-def test_the_axis_has_times_of_day_and_how_long_it_is() -> None:
-    view = view_of(telemetry_of(*(said(n) for n in range(300))))
-    axis = drawn(view, 80, 20)[-1]
-    assert axis.startswith("last 4 min")
-    assert axis[GUTTER:].split() == [
-        "╵12:01:00",
-        "╵12:01:48",
-        "╵12:02:36",
-        "╵12:03:24",
-        "╵12:04:12",
-    ]
-
-
-def test_the_charts_scroll() -> None:
-    telemetry = telemetry_of(*(said(n) for n in range(300)))
-    view = view_of(telemetry)
-    before = drawn(view, 80, 3)
-    for n in range(300, 304):
-        telemetry.receive(said(n))
-    after = drawn(view, 80, 3)
-    for row in (0, 1):
-        assert after[row][GUTTER:-1] == before[row][GUTTER + 1 :]
