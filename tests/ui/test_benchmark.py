@@ -16,7 +16,7 @@ from textual.widgets import Footer, Select
 from gputop.agent.device import DeviceState
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Source
-from gputop.bench.events import Verdict, VerdictPart
+from gputop.bench.events import Failed, Verdict, VerdictPart
 from gputop.bench.plan.kinds import CHECK
 from gputop.bench.results import store
 from gputop.bench.results.store import judged
@@ -104,6 +104,8 @@ def style_of(row: Row, text: str) -> object:
 def test_what_is_slower_than_usual_is_marked() -> None:
     usual = [soak(800.0, ago=2.0 + n) for n in range(4)]
     made = view(soak(700.0), soak(780.0, ago=1), *usual, soak(790.0, ago=9, wrong_elements=1))
+    (faulty,) = view(soak(790.0, wrong_elements=1)).draw(100, 9)[1:]
+    assert {span.style for span in faulty[1:] if span.text.strip()} == {FAULT}, "also if selected"
     made.show([BASE, *made.results], None)  # the selected one looks the same all over
     _, _, slow, fine, best, *_, faulty = made.draw(100, 9)
     assert style_of(slow, "700") is WARN
@@ -126,6 +128,18 @@ def test_a_run_that_ends_before_earlier_results_are_read_is_listed_once() -> Non
     made.add([early], None)
     made.add([BASE, early], None)
     assert made.results == [BASE, early]
+
+
+async def test_a_run_that_fails_before_it_measures_says_why_in_place_of_the_chart(
+    session: type[PreparedSession],
+) -> None:
+    failure = Problem("The device hangs", "no check has ended", "Look for Xid errors")
+    session.to_send = (Failed(failure, 1),)
+    async with settled(app_with(inventory(1), sample(1, []))) as (app, pilot):
+        await pilot.press("b")
+        await ended(pilot)
+        for part in (failure.what, failure.why, failure.remedy):
+            assert part in app.query_one(ThroughputChart).text()
 
 
 def selected(pilot: Pilot[None]) -> str:
@@ -182,6 +196,7 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
         await pilot.press("delete", "y")
         assert forgotten == [results[2]]
         assert len(app.query_one(ResultsView).results) == 3
+        assert " 801 " in selected(pilot)
 
 
 async def test_a_file_that_cannot_be_read_is_said_and_runs_go_on(

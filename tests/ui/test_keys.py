@@ -63,8 +63,13 @@ async def test_b_starts_nothing_while_the_driver_is_still_starting(
         assert {request.target.kind for request in session.requests} == {"cpu"}
 
 
-async def test_a_narrow_footer_has_what_matters_most_and_can_be_clicked() -> None:
-    async with settled(app_with(inventory(1), sample(1, [])), (60, 24)) as (app, pilot):
+async def test_a_click_on_a_tab_opens_it_and_on_a_key_presses_it() -> None:
+    async with settled(app_with(inventory(1), sample(1, [])), (59, 24)) as (app, pilot):
+        assert shown(pilot, Header).startswith(" gputop  1 Monitor  2  3  ")
+        await pilot.click(Header, offset=(" gputop  1 Monitor  2".index("2"), 0))
+        await settle(pilot)
+        assert shown(pilot, Header).startswith(" gputop  1  2 Benchmark  3  ")
+        await pilot.press("1")
         assert "b Stress test" in shown(pilot, Footer)
         await pilot.press("enter")
         drawn = shown(pilot, Footer)

@@ -177,10 +177,14 @@ async def test_settings_that_are_not_used_are_said() -> None:
         assert noted(app) == f"{NO_DRIVER}\n{NO_DRIVER}"
 
 
-async def test_a_thread_that_cannot_be_started_is_no_fault_of_gputop() -> None:
+async def fails() -> None:
+    raise RuntimeError("can't start new thread")
+
+
+async def test_a_thread_that_a_worker_cannot_start_is_no_fault_of_gputop() -> None:
     app = GputopApp(PreparedStream(inventory(1), sample(1)))
     async with settled(app) as (_, pilot):
-        app.report(RuntimeError("can't start new thread"))
+        app.first.run_worker(fails(), exit_on_error=False)
         await settle(pilot)
         assert noted(app) == str(process_limit_problem("Not done"))
 

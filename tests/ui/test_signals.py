@@ -156,6 +156,23 @@ def test_a_pid_that_is_used_again_gets_no_signal(child: subprocess.Popen[bytes])
     assert child.returncode == 0
 
 
+def test_a_pid_that_is_used_again_at_the_last_moment(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends after the check; what has its pid then gets nothing."""
+    stat = procfs.read_stat(child.pid)
+
+    def look(*_: object) -> procfs.Stat:
+        child.communicate(timeout=BOUND)
+        return stat
+
+    monkeypatch.setattr(procfs, "read_stat", look)
+    monkeypatch.setattr(os, "kill", None)
+    problem = send_signal(child.pid, stat.started, signal.SIGTERM)
+    assert problem is not None
+    assert problem.why == "it has ended"
+
+
 @pytest.fixture(params=["no handles in Python", errno.ENOSYS, errno.EPERM, errno.EINVAL])
 def no_handles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """An old Python, an old kernel or a sandbox."""
