@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
 from textual.css.stylesheet import Stylesheet
@@ -22,11 +22,7 @@ from tests.ui.together import Scripted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gputop.bench.plan.request import Request
-
-
 Same = Callable[..., bool]
-"""Compares a screen with what it was."""
 
 
 @pytest.fixture
@@ -69,7 +65,7 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _threads_are_counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let a test wait until threads have done what they were given: see `settle`."""
+    """Let `settle` wait for threads."""
     submit = ThreadPoolExecutor.submit
 
     def counted(*arguments: Any, **named: Any) -> Future[Any]:
@@ -84,25 +80,20 @@ def _threads_are_counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _css_parsed_once() -> Iterator[Any]:
-    """Parse CSS once for all apps with the same variables: it is a tenth of what a test costs.
-
-    Yields Textual's method, which is not public. Without it each app parses its own.
-    """
-    parse: Callable[..., Any] | None = getattr(Stylesheet, "_parse_rules", None)
+def _css_parsed_once() -> Iterator[None]:
+    """Parse CSS once for all apps with the same variables: it is a tenth of what a test costs."""
+    parse: Callable[..., Any] = Stylesheet._parse_rules
     known: dict[tuple[object, ...], Any] = {}
 
     def parse_once(stylesheet: Stylesheet, *css: object, **how: object) -> Any:
-        assert parse is not None
         key = (*css, *how.items(), *stylesheet._variables.items())
         if key not in known:
             known[key] = parse(stylesheet, *css, **how)
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        if parse is not None:
-            patch.setattr(Stylesheet, "_parse_rules", parse_once)
-        yield parse
+        patch.setattr(Stylesheet, "_parse_rules", parse_once)
+        yield
 
 
 @pytest.fixture
@@ -111,34 +102,31 @@ def counts_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gputop.ui.telemetry.silence_limit", silence_limit)
 
 
+SomeSession = TypeVar("SomeSession", bound=PreparedSession)
+
+
+def in_place_of_workers(
+    monkeypatch: pytest.MonkeyPatch, sessions: type[SomeSession]
+) -> type[SomeSession]:
+    """Run these sessions; the class keeps what this test asks for."""
+    made = type("Session", (sessions,), {"requests": [], "script": {}})
+    monkeypatch.setattr(runner, "DeviceRunner", made)
+    return cast("type[SomeSession]", made)
+
+
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> type[PreparedSession]:
-    """Stress tests that are prepared; the class keeps what was asked for."""
-
-    class Prepared(PreparedSession):
-        requests: list[Request] = []  # noqa: RUF012 - one for each test
-
-    monkeypatch.setattr(runner, "DeviceRunner", Prepared)
-    return Prepared
+    """Stress tests that are prepared."""
+    return in_place_of_workers(monkeypatch, PreparedSession)
 
 
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> type[EndlessSession]:
     """Stress tests that go on until they are stopped."""
-
-    class Endless(EndlessSession):
-        requests: list[Request] = []  # noqa: RUF012 - one for each test
-
-    monkeypatch.setattr(runner, "DeviceRunner", Endless)
-    return Endless
+    return in_place_of_workers(monkeypatch, EndlessSession)
 
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
     """Stress tests of several devices; each says what the script has for it."""
-
-    class Session(Scripted):
-        requests, script = [], {}
-
-    monkeypatch.setattr(runner, "DeviceRunner", Session)
-    return Session
+    return in_place_of_workers(monkeypatch, Scripted)

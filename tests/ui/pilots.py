@@ -21,7 +21,6 @@ from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.drawing.page import ScrolledPage
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
-from gputop.ui.shell.help_and_settings import HelpPage
 from tests.streams import PreparedStream
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from gputop.bench.events import Result
     from gputop.fleet.model import Fleet
     from gputop.fleet.screens.state import FleetState
+    from gputop.stream.child import Interruption
     from gputop.ui.drawing.live import LiveView
 
     SomeApp = TypeVar("SomeApp", bound=App[None])
@@ -51,10 +51,7 @@ def dashboard_of(app: App[None]) -> Dashboard:
 
 
 def app_with(*records: Record, **looks: Any) -> GputopApp:
-    """Return a dashboard that is sent the last record; those before are in its history already.
-
-    So none of them is drawn or judged, which would take most of the time of many tests.
-    """
+    """Return a dashboard that draws and judges the last record; the others are in its history."""
     before = len(records) - 1 if len(records) > 2 else 0  # two alone come as they do at a start
     app = GputopApp(PreparedStream(*records[before:]), **looks)
     for record in records[:before]:
@@ -62,8 +59,13 @@ def app_with(*records: Record, **looks: Any) -> GputopApp:
     return app
 
 
+def noted(app: App[None]) -> str:
+    """The text of the notifications that are shown."""
+    return "\n".join(note.message for note in app._notifications)
+
+
 def reason(app: App[None]) -> str:
-    """The line under the form of the benchmark tab; "" while it is hidden."""
+    """The line under the form of the benchmark tab, or "" while it is hidden."""
     line = app.screen.query_one("#reason", Static)
     return str(line.content) if line.display else ""
 
@@ -77,17 +79,15 @@ class NoWatch(FleetWatch):
     """A `FleetWatch` that sends nothing."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        pass
 
     async def fleets(self) -> AsyncGenerator[Fleet]:
-        """Yield nothing."""
         none: tuple[Fleet, ...] = ()
         for each in none:
             yield each
 
     def refresh(self) -> None:
-        """Count how often it is asked."""
-        self.asked += 1
+        pass
 
 
 def fleet_screen(state: FleetState) -> FleetScreen:
@@ -130,18 +130,12 @@ in_threads: set[Future[Any]] = set()
 """What the threads of executors have not done yet; a fixture counts it."""
 
 
-SOON_SECONDS = 0.02
-"""Textual hands on a new size after 8 ms, and draws what has changed after 17 ms."""
-BUSY_SECONDS = 2.0
-"""Processor time after which a loop counts as one that never rests: something always happens."""
+SOON_SECONDS = 0.02  # Textual hands on a new size after 8 ms, and draws changes after 17 ms
+BUSY_SECONDS = 2.0  # processor time after which a loop counts as one that never rests
 
 
 def _rests() -> bool:
-    """Return True if the loop has nothing to do, now or soon.
-
-    Textual's own test of it is that the process uses no processor, which is also so while others
-    use all of them.
-    """
+    """Return True if the loop has nothing to do, now or soon."""
     loop: Any = asyncio.get_running_loop()
     soon = loop.time() + SOON_SECONDS
     timers = (timer for timer in loop._scheduled if not timer.cancelled())
@@ -158,6 +152,13 @@ async def settle(pilot: Pilot[None]) -> None:
             await asyncio.sleep(SOON_SECONDS / 4)  # what a thread hands on may be on its way
             if _rests() and not in_threads:
                 break
+
+
+async def send(pilot: Pilot[None], stream: PreparedStream, *records: Record | Interruption) -> None:
+    """Send records, and wait until they are drawn."""
+    for record in records:
+        stream.send(record)
+    await settle(pilot)
 
 
 def key_event(name: str) -> events.Key:
@@ -233,12 +234,6 @@ async def resize(pilot: Pilot[None], width: int, height: int) -> None:
     await settle(pilot)
 
 
-def at_second(app: GputopApp, seconds: float) -> None:
-    """Stop the clock of its dashboard so long after the start, however long drawing takes."""
-    telemetry = dashboard_of(app).telemetry
-    telemetry._clock = lambda: telemetry.began_at + seconds
-
-
 def lines(app: App[None]) -> list[Strip]:
     """The lines of the screen as they go to the terminal."""
     return app.screen._compositor.render_strips()
@@ -247,15 +242,6 @@ def lines(app: App[None]) -> list[Strip]:
 def text_of(strips: Sequence[Strip]) -> str:
     """Their text, without styles."""
     return "\n".join(strip.text for strip in strips)
-
-
-def text_of_help(app: App[None]) -> str:
-    """All of the help that is open, also what is scrolled out."""
-    assert isinstance(app.screen, HelpPage)
-    lines = []
-    for title, entries in app.screen.groups.items():
-        lines += [title, *(f"{name}  {meaning}" for name, meaning in entries.items())]
-    return "\n".join(lines)
 
 
 def keep_in(kept: list[Result]) -> Callable[..., Result]:

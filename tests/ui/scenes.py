@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Process, Sample
-from gputop.ui.processes.process_details import ProcessDetails
 from tests import streams
 from tests.streams import GIB, NOW
 
 if TYPE_CHECKING:
-    from gputop.agent.interface import DeviceReading
     from gputop.agent.snapshot import Record
 
 MIB = 1 << 20
@@ -213,88 +211,6 @@ def gone(index: int, state: DeviceState = DeviceState.LOST) -> DeviceSample:
     return dataclasses.replace(streams.lost(index, state), uuid=device(index).uuid)
 
 
-def one_is_lost() -> list[Record]:
-    """A job on two devices, one of which falls off its bus after a minute."""
-    xid = Event(NOW + 60, device(0).uuid, "xid", 79)
-    records: list[Record] = []
-    for record in job(2):
-        if isinstance(record, Sample) and record.time >= NOW + 60:
-            made = (gone(0), record.devices[1])
-            events = (xid,) if record.time == xid.time else ()
-            record = dataclasses.replace(record, devices=made, processes=(rank(1),), events=events)  # noqa: PLW2901 - from there on, another one
-        records.append(record)
-    return records
-
-
-def slow() -> list[Record]:
-    """A job on two devices, whose loader is too slow for one, and the other of which is hot."""
-    machine, *told = job(2)
-    records: list[Record] = [machine]
-    for tick, record in enumerate(told):
-        assert isinstance(record, Sample)
-        starved = training(0, tick, gpu_utilization_percent=96 if tick % 8 < 3 else 0)
-        heat = ("sw_thermal",) if tick % 3 else ()
-        hot = training(1, tick, clock_event_reasons=heat, sm_clock_mhz=1410 if heat else 1755)
-        records.append(dataclasses.replace(record, devices=(starved, hot)))
-    return records
-
-
 def busy_machine(processes: int, devices: int = 8) -> list[Record]:
     """Devices with a crowd of processes on them."""
     return job(devices, 2, processes=tuple(streams.crowd(processes, devices)))
-
-
-def platform(*readings: DeviceReading, samples: int = 30) -> list[Record]:
-    """A machine of which a driver said this, all the time."""
-    machine = dataclasses.replace(streams.inventory(), devices=tuple(r.device for r in readings))
-    commands = {"graphics": "/usr/lib/xorg/Xorg :0 -nolisten tcp"}
-    processes = tuple(
-        streams.process(
-            process.pid,
-            0,
-            device_uuid=reading.device.uuid,
-            kind=process.kind,
-            user="root" if process.kind in commands else "ada",
-            command=commands.get(process.kind, "python serve.py --model llama-8b --port 8000"),
-            memory_used_bytes=process.memory_used_bytes,
-            sm_utilization_percent=process.sm_utilization_percent,
-            cpu_percent=31.0,
-            memory_resident_bytes=5 * GIB,
-        )
-        for reading in readings
-        for process in reading.processes
-    )
-    sampled = tuple(reading.sample for reading in readings)
-    ticks = range(samples)
-    return [machine, *(Sample(NOW + n, streams.host(20), sampled, processes) for n in ticks)]
-
-
-ENVIRONMENT = (
-    ("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7"),
-    ("HF_TOKEN", "hf_abcdef"),
-    ("HOME", "/home/ada"),
-    ("LD_LIBRARY_PATH", ":".join(f"/opt/env/lib/python3.12/site-packages/{n}" for n in "abcd")),
-    ("MASTER_ADDR", "node07"),
-    ("MASTER_PORT", "29500"),
-    ("NCCL_DEBUG", "WARN"),
-    ("NCCL_SOCKET_IFNAME", "ib0"),
-    ("PATH", "/opt/env/bin:/usr/local/bin:/usr/bin:/bin"),
-    ("RANK", "0"),
-    ("SLURM_JOB_ID", "71034"),
-    ("SLURM_NODELIST", "node[07-14]"),
-    ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
-    ("WORLD_SIZE", "64"),
-)
-"""Of a rank, as far as it is told here."""
-DETAILS = ProcessDetails(
-    command=rank(0).command or "",
-    unmasked=rank(0).command or "",
-    state="S",
-    threads=143,
-    parents=((812_390, "torchrun"), (812_301, "slurmstepd"), (1, "systemd")),
-    caught=1 << 14 | 1 << 1,
-    ignored=1,
-    directory="/home/ada/llama",
-    environment=ENVIRONMENT,
-)
-"""Of the same."""

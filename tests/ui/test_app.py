@@ -1,28 +1,38 @@
-"""The dashboard through its keys, fed by a prepared stream."""
+"""The dashboard through its keys; what it says while something is missing, and of events."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 import os
+import re
+import shutil
 import signal
+from contextvars import Context, copy_context
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual.events import Key
 from textual.widgets import ContentSwitcher
+from textual.widgets._toast import Toast
 
-from gputop.agent.snapshot import Source
+from gputop.agent.device import DeviceState
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import DriverState, Event, Sample, Source
 from gputop.bench.events import Done, RunLimit
 from gputop.bench.results import store
 from gputop.bench.run import simulation
 from gputop.console import INTERRUPTED
+from gputop.health.findings import Finding, Severity
 from gputop.settings import Settings
+from gputop.stream.child import Interruption
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
-from gputop.ui.drawing.dialogs import ConfirmScreen
+from gputop.ui.device.title import DeviceTitle
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
@@ -30,11 +40,22 @@ from gputop.ui.monitor.layout import Density
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.actions import ACTIONS, HOSTS, TRAINING
 from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.events import EventWatch, Notice
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import Help
 from gputop.ui.shell.tabs import Tabs
+from gputop.ui.telemetry import Telemetry
 from tests.sessions import EVENTS, RESULT
-from tests.streams import PreparedStream, device, inventory, no_driver, process, readings, sample
+from tests.streams import (
+    NOW,
+    PreparedStream,
+    device,
+    inventory,
+    no_driver,
+    process,
+    readings,
+    sample,
+)
 from tests.ui import scenes
 from tests.ui.pilots import (
     app_with,
@@ -42,31 +63,29 @@ from tests.ui.pilots import (
     ended,
     keep_in,
     lines,
-    open_form,
+    noted,
     resize,
+    send,
     settle,
     settled,
     shown,
-    text_of_help,
     until,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gputop.agent.snapshot import Sample
     from gputop.bench.events import Result
-    from tests.sessions import EndlessSession, PreparedSession
+    from tests.sessions import PreparedSession
 
 
 async def test_without_a_driver_the_host_is_shown_until_devices_appear() -> None:
     stream = PreparedStream(no_driver(), sample())
     async with settled(GputopApp(stream), (80, 24)) as (app, pilot):
-        text = shown(pilot, HostView)
-        assert "No NVIDIA driver: libnvidia-ml.so.1 is not found." in text
-        assert "Install the driver" in text
-        assert "load 3.20" in shown(pilot, Header)
+        assert "No NVIDIA driver: libnvidia-ml.so.1 is not found." in shown(pilot, HostView)
         assert not app.query_one(DevicesView).display
-        stream.send(inventory(1))
-        stream.send(sample(1))
-        await settle(pilot)
+        await send(pilot, stream, inventory(1), sample(1))
         assert not app.query_one(HostView).display
         assert "H100" in shown(pilot, DevicesView)
 
@@ -75,49 +94,35 @@ async def test_the_selection_follows_the_keys_and_the_mouse_and_stays_with_its_d
     stream = PreparedStream(inventory(8), sample(8))
     async with settled(GputopApp(stream)) as (app, pilot):
         view = app.query_one(DevicesView)
-        await pilot.press("j", "down", "up", "end")
-        assert view.device is not None
-        assert view.device.index == 7
-        await pilot.press("home", "k")
-        assert view.device.index == 0
+        for key, index in (("j", 1), ("down", 2), ("up", 1), ("end", 7), ("home", 0), ("k", 0)):
+            await pilot.press(key)
+            assert view.device == device(index), key
         await pilot.click(DevicesView, offset=(70, 9))
-        assert view.device.index == 3
-        gone = dataclasses.replace(inventory(8), devices=inventory(8).devices[2:])
-        stream.send(gone)
-        stream.send(sample(8))
-        await settle(pilot)
-        assert view.device.index == 3
+        assert view.device == device(3)
+        await send(
+            pilot,
+            stream,
+            dataclasses.replace(inventory(8), devices=inventory(8).devices[2:]),
+            sample(8),
+        )
+        assert view.device == device(3)
 
 
 async def test_the_density_can_be_chosen_by_hand() -> None:
     async with settled(app_with(inventory(2), sample(2))) as (app, pilot):
-        seen = []
-        for _ in range(3):
+        for density in (Density.ROW, Density.COMPACT, Density.FULL):
             await pilot.press("c")
-            seen.append(app.query_one(DevicesView).current_layout)
-        assert [layout.density for layout in seen if layout] == [
-            Density.ROW,
-            Density.COMPACT,
-            Density.FULL,
-        ]
+            layout = app.query_one(DevicesView).current_layout
+            assert layout is not None
+            assert layout.density == density
 
 
-LOOKS: list[dict[str, Any]] = [
-    {},
-    {"settings": Settings(theme="light", density="row")},
-    {"settings": Settings(ascii=True)},
-    *({"terminal": Terminal(colours=colours)} for colours in (16, 0)),
-]
-
-
-@pytest.mark.daily(3)
-@pytest.mark.parametrize("looks", LOOKS)
-async def test_what_is_selected_is_seen_in_every_look(looks: dict[str, Any]) -> None:
-    """The selected row of the list with the focus is reversed, and that of the other is bold."""
-    async with settled(app_with(*scenes.job(2), **looks)) as (app, pilot):
+@pytest.mark.parametrize("colours", [256, 0])
+async def test_the_selection_is_reversed_with_the_focus_and_bold_without(colours: int) -> None:
+    app = app_with(*scenes.job(2), terminal=Terminal(colours=colours))
+    async with settled(app) as (_, pilot):
 
         def marked(attribute: str) -> str:
-            """Return the text below the header in that style."""
             rows = [[*row] for row in lines(app)[2:-1]]
             found = (s.text for row in rows for s in row if s.style and getattr(s.style, attribute))
             return "".join(found)
@@ -156,22 +161,22 @@ async def test_help_names_every_key() -> None:
     """Those of a replay, of several hosts and of a training are listed where there is one."""
     elsewhere = [a for a in ACTIONS if a.tabs in (HOSTS, TRAINING) or a.id == "tab.training"]
     here = [a for a in ACTIONS if a.when != "replay" and a not in elsewhere]
-    listed = {action.help for action in here}
     app = app_with(inventory(1), sample(1))
-    async with app.run_test(size=(100, 60)) as pilot:
+    async with settled(app, (100, 60)) as (_, pilot):
         for opens, closes in (("question_mark", "escape"), ("h", "h")):
             await pilot.press(opens)
             assert isinstance(app.screen, Help)
-            text = text_of_help(app)
-            assert {a.help for a in ACTIONS if a.help in text} == listed
-            assert all(" ".join(action.key_names) in text for action in here)
+            groups = app.screen.groups.values()
+            entries = {entry for group in groups for entry in group.items()}
+            assert {(" ".join(action.key_names), action.help) for action in here} <= entries
+            others = {action.help for action in elsewhere} - {action.help for action in here}
+            assert not others & {text for _, text in entries}
             await pilot.press(closes)
             assert not isinstance(app.screen, Help)
 
 
-@pytest.mark.parametrize("by", ["q", "a signal"])
 async def test_the_end_waits_for_the_benchmark_tab_that_is_being_made(
-    by: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Textual fails at a tab that is mounted while its screen is removed."""
     app = app_with(inventory(1), sample(1))
@@ -186,16 +191,14 @@ async def test_the_end_waits_for_the_benchmark_tab_that_is_being_made(
     async with settled(app, (80, 24)) as (_, pilot):
         making = asyncio.create_task(dashboard_of(app).tabs.get_benchmark())
         await settle(pilot)
-        pressed = asyncio.create_task(pilot.press("q")) if by == "q" else None
-        if pressed is None:
-            os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
         for _ in range(20):
             await asyncio.sleep(0)
         assert app.is_running
         may_go_on.set()
         await until(pilot, lambda: not app.is_running)
         assert isinstance(making.result(), BenchmarkTab)
-    assert (app.fault, app.return_code) == (None, 0 if by == "q" else INTERRUPTED)
+    assert (app.fault, app.return_code) == (None, INTERRUPTED)
 
 
 async def test_a_key_right_after_a_signal_does_not_hold_up_the_end() -> None:
@@ -207,28 +210,23 @@ async def test_a_key_right_after_a_signal_does_not_hold_up_the_end() -> None:
     assert (app.fault, app.return_code) == (None, INTERRUPTED)
 
 
-async def fail_in(app: GputopApp) -> None:
-    async with settled(app, (80, 24)) as (_, pilot):
-        app.call_later(lambda: 1 // 0)
-        await until(pilot, lambda: not app.is_running)
-
-
 @pytest.mark.parametrize("debug", ["", "1"])
 async def test_a_bug_ends_with_a_line_and_with_its_traceback_on_request(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], debug: str
 ) -> None:
     monkeypatch.setenv("GPUTOP_DEBUG", debug)
     app = app_with(inventory(1), sample(1))
-    with pytest.raises(ZeroDivisionError):
-        await fail_in(app)
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - it is raised at the end of the block
+        async with settled(app, (80, 24)) as (_, pilot):
+            app.call_later(lambda: 1 // 0)
+            await until(pilot, lambda: not app.is_running)
     assert app.fault == (None if debug else "ZeroDivisionError: integer division or modulo by zero")
     assert ("Traceback" in capsys.readouterr().err) == bool(debug)
 
 
 async def test_escape_never_quits_and_q_does() -> None:
     stream = PreparedStream(inventory(1), sample(1))
-    app = GputopApp(stream)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with settled(GputopApp(stream), (80, 24)) as (app, pilot):
         await pilot.press("escape", "2", "escape", "escape")
         assert app.is_running
         assert app.query_one(ContentSwitcher).current == "monitor"
@@ -238,34 +236,12 @@ async def test_escape_never_quits_and_q_does() -> None:
 
 
 async def test_any_size_of_terminal_is_survived() -> None:
-    async with settled(app_with(inventory(3), sample(3)), (1, 1)) as (_, pilot):
+    async with settled(app_with(inventory(3), sample(3)), (1, 1)) as (app, pilot):
+        app._resize_timer = app.set_timer(3600, lambda: None)  # one that Textual dropped
         for size in ((5, 3), (19, 4), (300, 100), (80, 24)):
-            for tab in "231":
-                await pilot.press(tab)
+            await pilot.press("2", "3", "1")
             await resize(pilot, *size)
         assert "H100" in shown(pilot, DevicesView)
-
-
-async def test_a_size_whose_timer_textual_dropped_is_handed_on() -> None:
-    """As it does where another process has the processor at the wrong moment: then all are lost."""
-    async with settled(app_with(inventory(1), sample(1))) as (app, pilot):
-        app._resize_timer = app.set_timer(3600, lambda: None)
-        await resize(pilot, 80, 24)
-        await resize(pilot, 100, 30)
-
-
-async def test_a_device_that_others_use_is_asked_about_first(
-    session: type[PreparedSession],
-) -> None:
-    async with settled(app_with(inventory(2), sample(2))) as (app, pilot):
-        await pilot.press("b")
-        assert isinstance(app.screen, ConfirmScreen)
-        await pilot.press("n")
-        assert session.requests == []
-        await pilot.press("1", "b")
-        assert isinstance(app.screen, ConfirmScreen)
-        await pilot.press("y")
-        assert len(session.requests) == 1
 
 
 async def test_a_test_of_a_simulated_device_is_simulated(
@@ -288,38 +264,9 @@ async def test_a_test_of_a_simulated_device_is_simulated(
         assert " simulated H100" in shown(pilot, ResultsView)
         app.query_one(ThroughputChart).run = None
         await pilot.press("enter")  # its curve is there though nothing is kept
-        await until(pilot, lambda: app.query_one(ThroughputChart).run is not None)
-        await settle(pilot)
-        assert shown(pilot, ThroughputChart).startswith(" simulated  TFLOP/s over time")
+        assert app.query_one(ThroughputChart).run is not None
     assert session.requests == []
     assert kept == []
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        ((80, 24), "heat limit: 86°C, memory 92°C"),
-        ((120, 40), "heat limit: 86°C (slowdown at 89°C), memory 92°C (maximum 95°C)"),
-    ],
-)
-async def test_the_heat_limit_that_holds_is_named_during_the_run(
-    endless: type[EndlessSession], size: tuple[int, int], text: str
-) -> None:
-    gpu = device(0, temperature_slowdown_celsius=89, memory_temperature_max_celsius=95)
-    read = readings(0, memory_temperature_celsius=70)
-    records = (
-        dataclasses.replace(inventory(1), devices=(gpu,)),
-        dataclasses.replace(sample(1, processes=[]), devices=(read,)),
-    )
-    endless.to_send = (*EVENTS[:-1], *records, EVENTS[-1])
-    app = app_with(*records)
-    async with app.run_test(size=size) as pilot:
-        await open_form(pilot)
-        await pilot.press("b")
-        await until(pilot, lambda: "heat limit" in shown(pilot, ReadoutView))
-        _, progress, *_ = shown(pilot, ReadoutView).splitlines()
-        assert progress.rstrip().endswith(text)
-        assert "58 s left" in progress
 
 
 async def test_a_device_that_gets_too_hot_ends_its_run_while_another_tab_is_shown(
@@ -336,3 +283,280 @@ async def test_a_device_that_gets_too_hot_ends_its_run_while_another_tab_is_show
         assert "Too hot: it reached 88°C, and its limit is 86°C" in shown(pilot, TitleView)
         assert "heat limit: 86°C (slowdown at 89°C)" in shown(pilot, ReadoutView)
         assert shown(pilot, ResultsView).splitlines()[1].endswith("too hot")
+
+
+# What the screen says while something is missing, and what it keeps.
+
+
+STARTING: dict[str, Any] = {"driver_state": DriverState.STARTING, "driver_version": None}
+
+
+async def test_a_sampler_that_is_started_again_takes_no_device_from_the_screen() -> None:
+    stream = PreparedStream(inventory(2), sample(2))
+    async with settled(GputopApp(stream)) as (app, pilot):
+        await send(
+            pilot,
+            stream,
+            Interruption(Problem("The sampler stopped", "it was killed", "")),
+            inventory(**STARTING),
+            sample(0),
+        )
+        assert "1 H100 80GB HBM3" in shown(pilot, DevicesView)
+        assert "it was killed. Restarting the sampler" in shown(pilot, Header)
+        assert not app.query_one(HostView).display
+        await send(pilot, stream, inventory(2), sample(2))
+        assert "No data" not in shown(pilot, Header)
+
+
+@pytest.mark.usefixtures("counts_silence")
+async def test_a_dashboard_that_was_stopped_blames_no_sampler() -> None:
+    """Silence counts from when it runs again."""
+    async with settled(GputopApp(PreparedStream(inventory(1), sample(1)))) as (app, pilot):
+        telemetry = dashboard_of(app).telemetry
+        telemetry.receive(sample(1))
+        telemetry.received_at -= 60
+        telemetry._ticked_at -= 60
+        dashboard_of(app).show()
+        assert "No data" not in shown(pilot, Header)
+        app._tick()
+        assert "No data" not in shown(pilot, Header)
+        telemetry.received_at -= 5
+        app._tick()
+        assert re.search(r"No data for 1:\d\d", shown(pilot, Header))
+
+
+CRASH = Problem("The NVIDIA library crashed", "SIGSEGV", "Reinstall the driver", "nvml")
+
+
+@pytest.mark.parametrize("devices", [0, 2])
+async def test_a_crash_is_named_with_its_remedy_until_the_driver_answers_again(
+    devices: int,
+) -> None:
+    stream = PreparedStream(inventory(devices), sample(devices))
+    if not devices:
+        stream = PreparedStream(inventory(**STARTING), sample())
+    async with settled(GputopApp(stream), (80, 24)) as (_, pilot):
+        for _ in range(2):
+            await send(pilot, stream, Interruption(CRASH), inventory(**STARTING), sample())
+            assert "The NVIDIA library crashed: no data for" in shown(pilot, Header)
+            place = Header if devices else HostView
+            assert "SIGSEGV. Reinstall the driver" in shown(pilot, place)
+            assert "Waiting" not in shown(pilot, HostView)
+        await send(pilot, stream, inventory(2), sample(2))
+        assert "crashed" not in shown(pilot, Header)
+
+
+def late(age: float) -> Sample:
+    """Two devices, of which the second has last answered so long ago."""
+    return dataclasses.replace(sample(2), devices=(readings(0), readings(1, age_seconds=age)))
+
+
+async def test_old_readings_do_not_look_like_new_ones() -> None:
+    """From the second tick that a device missed."""
+    stream = PreparedStream(inventory(2), late(1.6))
+    async with settled(GputopApp(stream)) as (_, pilot):
+        assert " old" not in shown(pilot, DevicesView)
+        assert "slow" not in shown(pilot, Header)
+        await send(pilot, stream, late(2.0))
+        assert "2.0 s old" in shown(pilot, DevicesView)
+        assert "1 slow" in shown(pilot, Header)
+        await pilot.press("down", "enter")
+        assert "Readings are 2.0 s old." in shown(pilot, DeviceTitle)
+        await pilot.press("escape")
+        await send(pilot, stream, late(0.1))
+        assert " old" not in shown(pilot, DevicesView)
+        assert "slow" not in shown(pilot, Header)
+
+
+async def test_a_driver_that_takes_its_time_is_waited_for_with_a_number_and_a_hint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with settled(app_with(inventory(**STARTING), sample()), (80, 24)) as (app, pilot):
+        telemetry = dashboard_of(app).telemetry
+        for seconds, waiting in ((0, "Waiting"), (5, "Waiting for 5 s")):
+            monkeypatch.setattr(telemetry, "_clock", lambda s=seconds: telemetry.began_at + s)
+            dashboard_of(app).show()
+            assert f"{waiting} for the NVIDIA driver to answer." in shown(pilot, HostView)
+            assert ("Xid in `dmesg`" in shown(pilot, HostView)) == (seconds > 0)
+
+
+async def test_the_selection_stays_when_a_device_says_who_it_is() -> None:
+    unknown = device(1, uuid="unknown:1", name="unknown device")
+    silent = readings(1, uuid="unknown:1", state=DeviceState.NOT_RESPONDING)
+    stream = PreparedStream(
+        dataclasses.replace(inventory(3), devices=(device(0), unknown, device(2))),
+        dataclasses.replace(sample(3), devices=(readings(0), silent, readings(2))),
+    )
+    async with settled(GputopApp(stream)) as (app, pilot):
+        await pilot.press("down")
+        await send(pilot, stream, inventory(3), sample(3))
+        assert app.query_one(DevicesView).device == device(1)
+
+
+# A paused picture: what goes on behind it, and how it catches up.
+
+
+def warm(celsius: int, seconds: float = 0.0, **changes: Any) -> Sample:
+    """The only device at that temperature, that long after the beginning."""
+    devices = (readings(0, temperature_celsius=celsius),)
+    return dataclasses.replace(sample(1), devices=devices, time=NOW + seconds, **changes)
+
+
+async def test_what_is_wrong_is_said_and_rung_for_also_while_it_is_paused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rung: list[bool] = []
+    monkeypatch.setattr(GputopApp, "bell", lambda _: rung.append(True))
+    stream = PreparedStream(inventory(1), warm(41))
+    async with settled(GputopApp(stream, settings=Settings(bell=True))) as (_, pilot):
+        await pilot.press("space")
+        for second in (1, 2):
+            bad = dataclasses.replace(readings(0), ecc_uncorrected=second)
+            await send(pilot, stream, dataclasses.replace(warm(41, second), devices=(bad,)))
+        assert "GPU 0: 1 uncorrected ECC error" in shown(pilot, Header)
+        assert rung == [True]
+        assert "PAUSED" in shown(pilot, Header)
+        await pilot.press("space")
+        assert "PAUSED" not in shown(pilot, Header)
+
+
+def test_nothing_that_came_meanwhile_is_lost() -> None:
+    telemetry = Telemetry()
+    telemetry.receive(inventory(1))
+    telemetry.receive(warm(40))
+    uuid = inventory(1).devices[0].uuid
+    telemetry.pause()
+    event = Event(NOW + 1, uuid, "xid", 79)
+    telemetry.receive(warm(90, 1, events=(event,)))
+    telemetry.receive(warm(42, 2))
+    assert telemetry.sample == warm(40)
+    assert telemetry.latest == warm(42, 2)
+    assert telemetry.events(uuid) == []
+    telemetry.pause()
+    assert telemetry.sample == telemetry.latest == warm(42, 2)
+    assert telemetry.events(uuid) == [event]
+    series = telemetry.history.series(uuid, "temperature_celsius")
+    assert [value for value in series if value is not None][-3:] == [40, 90, 42]
+
+
+def test_a_pause_holds_so_much_and_then_moves_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gputop.ui.telemetry.MOST_HELD", 3)
+    telemetry = Telemetry()
+    telemetry.receive(inventory(1))
+    telemetry.receive(warm(40))
+    telemetry.pause()
+    for second in range(1, 6):
+        telemetry.receive(warm(40 + second, second))
+    assert telemetry.sample == warm(42, 2)
+    assert telemetry.latest == warm(45, 5)
+    telemetry.pause()
+    assert telemetry.sample == warm(45, 5)
+
+
+# Events that a user may wait for: what they are, and how they are told.
+
+
+DEVICES = inventory(2).devices
+EARLY = sample().time - 3600
+JOB = (
+    process(5, 0, start_time=EARLY, command="python train.py"),
+    process(5, 1, start_time=EARLY, command="python train.py"),
+    process(6, 1, start_time=EARLY, command="python train.py"),
+)
+RUNNING = sample(2, JOB)
+
+
+def after(before: Sample, now: Sample, *alerts: Finding) -> list[Notice]:
+    """Return the notices of a sample that comes after another one."""
+    watch = EventWatch()
+    assert not [each for each in watch.notices(before, DEVICES, ()) if each.kind != "fault"]
+    return list(watch.notices(now, DEVICES, alerts))
+
+
+def test_the_end_of_a_job_frees_its_gpus() -> None:
+    ended = Notice("job-ended", "Ended: python train.py and 1 more")
+    assert after(RUNNING, sample(2, ())) == [ended, Notice("gpu-free", "Free: GPU 0, 1")]
+    one = after(RUNNING, sample(2, JOB[:2]))
+    assert one == [Notice("job-ended", "Ended: python train.py")]
+    long = process(8, 0, start_time=EARLY, command="train " * 20)
+    assert after(sample(2, (long,)), sample(2, ()))[0].text == f"Ended: {'train ' * 10}"
+    assert after(RUNNING, RUNNING) == []
+    short = process(7, 0, start_time=sample().time - 5)
+    assert after(sample(2, (short,)), sample(2, ())) == [Notice("gpu-free", "Free: GPU 0")]
+
+
+def test_a_device_that_does_not_say_its_processes_is_not_free() -> None:
+    for changes in (
+        {"state": DeviceState.NOT_RESPONDING},
+        {"absent": {"processes": "no_permission"}},
+    ):
+        away = tuple(readings(n, **changes) for n in range(2))
+        assert after(RUNNING, dataclasses.replace(sample(2, ()), devices=away)) == []
+
+
+def test_a_fault_is_told_once() -> None:
+    lost = Finding(Severity.FAULT, "lost", rule="lost", device_uuid="GPU-1", label="1")
+    warm = dataclasses.replace(lost, severity=Severity.WARNING, title="warm")
+    watch = EventWatch()
+    told = [list(watch.notices(RUNNING, DEVICES, (lost, warm))) for _ in range(2)]
+    assert told == [[Notice("fault", "GPU 1: lost")], []]
+
+
+async def test_a_command_is_run_and_the_terminal_shows_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = tmp_path / "said"
+    command = f"sh -c 'echo \"$GPUTOP_EVENT: $0\" >> {said}'"
+    stream = PreparedStream(inventory(2), RUNNING)
+    app = GputopApp(stream, settings=Settings(notes=True, on_event=command))
+    async with settled(app) as (_, pilot):
+        written: list[str] = []
+        monkeypatch.setattr(app, "terminal", SimpleNamespace(write=written.append))
+        stream.send(sample(2, JOB[:2]))
+        await until(pilot, lambda: said.exists() and bool(said.read_text()))
+        assert said.read_text() == "job-ended: Ended: python train.py\n"
+        assert "\x1b]9;gputop: Ended: python train.py\x07" in written
+        app.settings = dataclasses.replace(app.settings, on_event="/no/such/command")
+        stream.send(sample(2, ()))
+        await until(pilot, lambda: "/no/such/command: No such file or directory" in noted(app))
+
+
+async def test_a_page_is_exported_or_the_reason_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with settled(app_with(inventory(2), RUNNING), (80, 24)) as (app, pilot):
+        for key, ending, first in (("E", "txt", " gputop  1 Monitor"), ("V", "svg", "<svg")):
+            await pilot.press(key)
+            await until(pilot, lambda ending=ending: noted(app).endswith(ending))  # type: ignore[misc]
+            check_page(tmp_path / noted(app), first)
+        shutil.rmtree(tmp_path)
+        await pilot.press("E")
+        await until(pilot, lambda: "No such file or directory" in noted(app))
+
+
+def check_page(file: Path, first: str) -> None:
+    text = file.read_text()
+    assert text.startswith(first)
+    assert "train.py" in text
+    assert file.stat().st_mode & 0o777 == 0o600
+    if file.suffix == ".txt":
+        assert len(text.splitlines()) == 24
+
+
+# Notifications: the newest is shown, and nothing is left of those before.
+
+
+def said(app: GputopApp) -> list[str]:
+    return [str(each.render()) for each in app.screen.query("Toast").results(Toast)]
+
+
+@pytest.mark.parametrize("context", [copy_context, Context], ids=["inside", "outside"])
+async def test_what_was_said_leaves_nothing_behind(context: Callable[[], Context]) -> None:
+    """Words of a thread that records come from outside of the app."""
+    async with settled(app_with(inventory(1), sample(1)), notifications=True) as (app, pilot):
+        for n in range(10):
+            context().run(app.notify, f"number {n}")
+            await pilot.pause()
+        await until(pilot, lambda: said(app) == ["number 9"])
+        assert len(app.screen.query("ToastHolder")) <= 2, "its own, and perhaps the one before"

@@ -1,30 +1,31 @@
-"""The form: its fields take what is typed in order, and it keeps what was chosen."""
+"""The form of a stress test, and the choice of its devices."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from textual.widgets import Input, Select
+from textual.widgets import Button, Footer, Input, OptionList, Select
 
 from gputop.agent.snapshot import DriverState
 from gputop.bench.plan import request as plan
+from gputop.bench.plan import target_choice
+from gputop.ui.benchmark.device_choice import ALL, CPU, DeviceChoice
 from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.shell.app import GputopApp
-from tests.bench.machines import WHOLE, divided, seen, undivided
+from tests.bench.machines import WHOLE, divided, instance, seen
+from tests.bench.workers import CPU as A_CPU
 from tests.streams import PreparedStream, device, inventory, no_driver, sample
 from tests.ui.pilots import (
     app_with,
     ended,
-    lines,
     open_form,
     reason,
+    send,
     settle,
     settled,
     shown,
-    text_of,
     type_at_once,
     wrong_fields,
 )
@@ -56,12 +57,9 @@ async def in_the_size_field(pilot: Pilot[None], value: str) -> None:
 
 async def test_keys_that_come_together_act_in_the_order_typed() -> None:
     cases = (
-        (["end", *["backspace"] * 4, *"512"], "512", "60"),
-        (["home", "delete", "2"], "2024", "60"),
-        (["end", "left", "9"], "10294", "60"),
-        (["ctrl+u", *"12z8"], "128", "60"),
-        ([*"auto"], "auto", "60"),
-        ([*"512", "tab", *"30", "shift+tab", *"64"], "64", "30"),
+        (["home", "delete", "2", "end", "left", "9"], "20294", "60"),
+        (["ctrl+u", *"12z8", "tab", *"30"], "128", "30"),
+        ([*"auto"], "auto", "30"),
     )
     async with settled(GputopApp(PreparedStream(no_driver(), sample()))) as (app, pilot):
         for keys, size, seconds in cases:
@@ -72,14 +70,17 @@ async def test_keys_that_come_together_act_in_the_order_typed() -> None:
 
 
 async def test_in_a_field_letters_act_and_digits_are_text(endless: type[EndlessSession]) -> None:
-    app = GputopApp(PreparedStream(no_driver(), sample()))
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with settled(app_with(no_driver(), sample())) as (app, pilot):
         await in_the_size_field(pilot, "auto")
+        assert "Esc Leave the field" in shown(pilot, Footer)
         await pilot.press("1", "2", "8", "b")
         assert [request.size for request in endless.requests] == [128]
+        assert app.focused is None
+        assert str(app.query_one("#start", Button).label) == "Stop"
         field(app, "seconds").focus()
         await pilot.press("x")
         await ended(pilot)
+        assert str(app.query_one("#start", Button).label) == "Start"
         assert field(app, "seconds").value == "60"
         await pilot.press("q")
         await pilot.pause()
@@ -94,33 +95,23 @@ async def chosen(pilot: Pilot[None], name: str, value: str) -> None:
 
 async def test_a_sampler_that_starts_again_changes_nothing(session: type[PreparedSession]) -> None:
     stream = PreparedStream(inventory(4), sample(4, processes=[]))
-    app = GputopApp(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with settled(GputopApp(stream)) as (app, pilot):
         await open_form(pilot)
         await chosen(pilot, "device", device(2).uuid)
         assert fields(app) == (device(2).uuid, "bfloat16")
         await chosen(pilot, "dtype", "float16")
         for state, devices in ((DriverState.STARTING, 0), (DriverState.OK, 4)):
-            stream.send(inventory(devices, driver_state=state))
-            stream.send(sample(devices, processes=[]))
-            await settle(pilot)
+            await send(
+                pilot, stream, inventory(devices, driver_state=state), sample(devices, processes=[])
+            )
             assert fields(app) == (device(2).uuid, "float16")
+        await pilot.press("tab", "tab", "enter", "up")
+        await send(pilot, stream, inventory(4))
+        assert choice(app, "device").expanded
+        assert choice(app, "device").query_one("SelectOverlay", OptionList).highlighted == 1
         await pilot.press("b")
         (request,) = session.requests
-        assert (request.target.uuid, request.dtype) == (device(2).uuid, "float16")
-
-
-async def test_the_same_devices_again_leave_an_open_list_open() -> None:
-    stream = PreparedStream(inventory(4), sample(4))
-    async with settled(GputopApp(stream)) as (app, pilot):
-        await pilot.press("2", "tab", "tab", "enter", "down")
-        overlay = choice(app, "device").query_one("SelectOverlay")
-        assert choice(app, "device").expanded
-        highlighted = overlay.highlighted  # type: ignore[attr-defined]
-        stream.send(inventory(4))
-        await settle(pilot)
-        assert choice(app, "device").expanded
-        assert overlay.highlighted == highlighted == 1  # type: ignore[attr-defined]
+        assert (request.target.uuid, request.dtype) == (device(1).uuid, "bfloat16")
 
 
 async def test_another_device_brings_the_type_that_suits_it() -> None:
@@ -168,8 +159,7 @@ async def test_a_kind_has_its_fields_and_tab_passes_over_the_others(
 
 
 async def test_a_sweep_takes_all_types_that_the_device_has(session: type[PreparedSession]) -> None:
-    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
-    async with settled(app, (80, 24)) as (_, pilot):
+    async with settled(app_with(inventory(1), sample(1, [])), (80, 24)) as (app, pilot):
         await pilot.press("2")
         assert "all" not in {value for _, value in choice(app, "dtype")._options}
         await chosen(pilot, "kind", "sweep")
@@ -189,8 +179,7 @@ async def test_a_sweep_takes_all_types_that_the_device_has(session: type[Prepare
 async def test_b_on_the_monitor_is_a_soak_whatever_the_form_says(
     session: type[PreparedSession],
 ) -> None:
-    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
-    async with settled(app, (80, 24)) as (_, pilot):
+    async with settled(app_with(inventory(1), sample(1, [])), (80, 24)) as (app, pilot):
         await pilot.press("2")
         await chosen(pilot, "kind", "copy")
         await pilot.press("1", "b")
@@ -199,55 +188,15 @@ async def test_b_on_the_monitor_is_a_soak_whatever_the_form_says(
         assert disabled(app) == set()
 
 
-@pytest.mark.parametrize(
-    ("tabs", "downs", "chosen"),
-    [
-        (1, 1, ("sweep", "bfloat16", 0)),
-        (2, 2, ("soak", "bfloat16", 2)),
-        (3, 1, ("soak", "float64", 0)),
-    ],
-    ids=["kind", "device", "type"],
-)
-async def test_b_runs_what_is_chosen_in_an_open_list(
-    session: type[PreparedSession], tabs: int, downs: int, chosen: tuple[str, str, int]
-) -> None:
-    app = GputopApp(PreparedStream(inventory(4), sample(4, processes=[])))
-    async with app.run_test(size=(80, 24)) as pilot:
+async def test_b_runs_what_is_chosen_in_an_open_list(session: type[PreparedSession]) -> None:
+    async with settled(app_with(inventory(4), sample(4, [])), (80, 24)) as (app, pilot):
         await open_form(pilot)
-        await type_at_once(pilot, *["tab"] * tabs, "enter")
-        await type_at_once(pilot, *["down"] * downs, "b")
-        await settle(pilot)
+        await type_at_once(pilot, "tab", "tab", "enter")
+        await type_at_once(pilot, "down", "down", "b")
         (request,) = session.requests
-        assert (request.kind, request.dtype, request.target.index) == chosen
+        assert (request.kind, request.dtype, request.target.index) == ("soak", "bfloat16", 2)
         assert not any(each.expanded for each in app.query(Select))
-        assert choice(app, "kind").value == chosen[0]
-        assert choice(app, "device").value == device(chosen[2]).uuid
-        assert choice(app, "dtype").value == chosen[1]
-
-
-LONGEST = {"size": str(plan.LARGEST_SIZE), "seconds": "604799.5"}
-
-
-def form_text(pilot: Pilot[None]) -> str:
-    """The lines of the form as they are shown."""
-    region = pilot.app.query_one(Form).region
-    return text_of(lines(pilot.app)[region.y : region.bottom])
-
-
-async def test_every_field_shows_the_longest_that_it_takes() -> None:
-    b300 = dataclasses.replace(device(0), compute_capability="10.3")
-    machine = dataclasses.replace(inventory(1), devices=(b300,))
-    async with settled(app_with(machine, sample(1)), (80, 24)) as (app, pilot):
-        await pilot.press("2")
-        await chosen(pilot, "kind", "sweep")
-        for name, longest in LONGEST.items():
-            field(app, name).focus()
-            await pilot.press("ctrl+u", *longest)
-            assert longest in form_text(pilot), name
-        for name in ("kind", "dtype", "device"):
-            for label, value in [*choice(app, name)._options]:
-                await chosen(pilot, name, str(value))
-                assert f" {label} " in form_text(pilot), name
+        assert choice(app, "device").value == device(2).uuid
 
 
 BAD = [
@@ -278,22 +227,15 @@ async def test_bad_input_loses_nothing_and_is_one_line_of_error(
             assert field(app, name).value == typed
             assert choice(app, "kind").value == "peak"
             assert fields(app) == (device(1).uuid, "float64")
-            assert typed[-7:] in form_text(pilot)
             # As soon as it is right, nothing is red.
             field(app, name).focus()
             await type_at_once(pilot, "ctrl+u", *"64")
             assert (reason(app), wrong_fields(app)) == ("", [])
-
-
-async def test_a_field_is_judged_when_it_is_left() -> None:
-    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await in_the_size_field(pilot, "")
-        await type_at_once(pilot, *"40")
+        field(app, "size").focus()
+        await type_at_once(pilot, "ctrl+u", *"40")
         assert reason(app) == ""  # it may become 4096
         await pilot.press("tab")
         assert reason(app).startswith("'40' is not a size")
-        assert wrong_fields(app) == ["size"]
 
 
 # The field for the frequency, which only pulses have.
@@ -316,39 +258,70 @@ async def test_pulses_have_a_frequency_and_nothing_else_has() -> None:
         assert (request.kind, request.hertz) == ("pulse", 0.5)
 
 
-# MIG instances in the benchmark tab: chosen, refused as a whole, with the heat of their GPU.
-
-
-def offered(pilot: Pilot[None]) -> list[str]:
-    return [str(label) for label, _ in pilot.app.query_one("#device", Select)._options]
-
-
-async def test_a_gpu_whose_mig_mode_is_switched_on_says_so(session: type[PreparedSession]) -> None:
-    plain = dataclasses.replace(WHOLE, mig_mode="disabled")
-    stream = PreparedStream(dataclasses.replace(undivided(), devices=(device(0), plain)), seen())
-    async with settled(GputopApp(stream)) as (app, pilot):
-        await pilot.press("2")
-        app.query_one("#device", Select).value = WHOLE.uuid
-        await settle(pilot)
-        stream.send(divided())
-        await settle(pilot)
-        assert offered(pilot)[-1] == "choose a device"
-        await pilot.press("b")
-        assert session.requests == []
-        assert "Choose one: 3:0" in reason(app)
-
-
-@pytest.mark.parametrize(
-    ("moves", "title", "readout"),
-    [
-        ("jjj", "GPU 3:1 A100", "of GPU 3: temp 64°C  power 212/400 W  clock 1410 MHz"),
-        ("", "GPU 0 H100", "TFLOP/s  temp 40°C  power 100/700 W  clock 1980 MHz"),
-    ],
-)
-async def test_a_run_says_whose_temperature_and_power_it_shows(
-    endless: type[EndlessSession], moves: str, title: str, readout: str
+async def test_a_run_on_a_mig_instance_shows_the_temperature_and_power_of_its_gpu(
+    endless: type[EndlessSession],
 ) -> None:
     async with settled(app_with(divided(), seen()), (140, 40)) as (_, pilot):
-        await pilot.press(*moves, "b")
-        assert title in shown(pilot, TitleView)
+        await pilot.press(*"jjjb")
+        assert "GPU 3:1 A100" in shown(pilot, TitleView)
+        readout = "of GPU 3: temp 64°C  power 212/400 W  clock 1410 MHz"
         assert readout in shown(pilot, ReadoutView)
+
+
+# The choice of devices.
+
+
+def offered(gpus: int) -> DeviceChoice:
+    made = DeviceChoice(A_CPU)
+    made.offer(target_choice.targets(inventory(gpus), sample(gpus)))
+    return made
+
+
+def labels_of(made: DeviceChoice, kind: str = "soak") -> list[str]:
+    return [label for label, _ in made.options(kind)]
+
+
+def numbers(made: DeviceChoice, kind: str = "soak") -> list[str | None]:
+    return [target.number for target in made.targets(kind)]
+
+
+@pytest.mark.parametrize(("gpus", "several"), [(0, []), (1, []), (2, ["all 2 GPUs"])])
+def test_all_is_offered_where_there_are_two(gpus: int, several: list[str]) -> None:
+    made = offered(gpus)
+    assert labels_of(made)[gpus + 1 :] == several
+    assert (len(made.offered) > 1) == (gpus > 0)
+
+
+def test_one_is_chosen_until_all_are_and_a_collective_takes_all() -> None:
+    made = offered(3)
+    assert numbers(made) == ["0"]
+    for key, wanted in ((ALL, ["0", "1", "2"]), (CPU, [None]), (device(2).uuid, ["2"])):
+        made.choose(key)
+        assert numbers(made) == wanted
+    assert numbers(made, "collective") == ["0", "1", "2"]
+    assert labels_of(made, "collective") == ["all 3 GPUs"]
+    assert numbers(made) == ["2"]
+
+
+@pytest.mark.parametrize("key", [device(1).uuid, ALL])
+def test_what_is_gone_is_refused_and_never_replaced(key: str) -> None:
+    made = offered(2)
+    made.choose(key)
+    made.offer(target_choice.targets(inventory(1), sample(1)))
+    assert numbers(made) == []
+    assert made.options("soak")[-1] == ("choose a device", key)
+    with pytest.raises(ValueError, match="The device is gone: choose another one"):
+        made.available_targets("soak")
+    made.offer(target_choice.targets(inventory(2), sample(2)))
+    assert "choose a device" not in labels_of(made)
+    assert [target.number for target in made.available_targets("soak")][-1:] == ["1"]
+
+
+def test_of_a_divided_gpu_all_are_its_instances() -> None:
+    made = DeviceChoice(A_CPU)
+    made.offer(target_choice.targets(divided(), seen()), target_choice.gpus_in_mig_mode(divided()))
+    made.choose(ALL)
+    assert numbers(made) == ["0", "3:0", "3:1", "3:3"]
+    assert instance(1).uuid in {key for _, key in made.options("soak")}
+    assert WHOLE.uuid not in {key for _, key in made.options("soak")}
+    assert "MIG is on" in made.why_not(WHOLE.uuid)

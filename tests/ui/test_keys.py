@@ -24,10 +24,27 @@ from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import ABOUT, FIRST, Help, SettingsScreen
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown, type_at_once, until
+from tests.ui.pilots import (
+    app_with,
+    dashboard_of,
+    noted,
+    send,
+    settle,
+    settled,
+    shown,
+    type_at_once,
+    until,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.sessions import EndlessSession, PreparedSession
+
+
+def of_one(**options: Any) -> GputopApp:
+    return app_with(inventory(1), sample(1), **options)
+
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -40,21 +57,26 @@ async def test_b_starts_nothing_while_the_driver_is_still_starting(
         await pilot.press("b")
         await pilot.press("2", "b")
         assert session.requests == []
-        (note,) = app._notifications
-        assert "still starting" in note.message
+        assert "still starting" in noted(app)
         await pilot.click("#start")
         await settle(pilot)
         assert {request.target.kind for request in session.requests} == {"cpu"}
 
 
-@pytest.mark.parametrize("width", [40, 60])
-async def test_a_click_on_the_footer_does_what_is_drawn_there(width: int) -> None:
-    async with settled(app_with(inventory(1), sample(1, [])), (width, 24)) as (app, pilot):
-        drawn = shown(pilot, Footer)
-        await pilot.click(Footer, offset=(drawn.index("? Help"), 0))
+async def test_a_click_on_a_tab_opens_it_and_on_a_key_presses_it() -> None:
+    async with settled(app_with(inventory(1), sample(1, [])), (59, 24)) as (app, pilot):
+        assert shown(pilot, Header).startswith(" gputop  1 Monitor  2  3  ")
+        await pilot.click(Header, offset=(" gputop  1 Monitor  2".index("2"), 0))
         await settle(pilot)
-        assert isinstance(app.screen, Help)
-        await pilot.press("escape")
+        assert shown(pilot, Header).startswith(" gputop  1  2 Benchmark  3  ")
+        await pilot.press("1")
+        assert "b Stress test" in shown(pilot, Footer)
+        await pilot.press("enter")
+        drawn = shown(pilot, Footer)
+        assert drawn.startswith(" ? Help  q Quit  Esc Back")
+        await pilot.click(Footer, offset=(drawn.index("Esc"), 0))
+        await settle(pilot)
+        assert "Details" in shown(pilot, Footer)
         await pilot.click(Footer, offset=(drawn.index("q Quit"), 0))
         await pilot.pause()
         assert not app.is_running
@@ -75,18 +97,7 @@ async def test_these_keys_quit_everywhere(
         assert not app.is_running
 
 
-@pytest.mark.parametrize("width", [60, 109, 110])
-async def test_the_help_has_two_columns_from_120_cells_on(width: int) -> None:
-    async with settled(app_with(inventory(1), sample(1)), (width, 24)) as (app, pilot):
-        await pilot.press("question_mark")
-        left, right = app.screen.query("#columns Static")
-        assert (left.region.y == right.region.y) is (width >= 120)
-        box = app.screen.query_one(".box")
-        assert right.region.right <= box.scrollable_content_region.right <= width
-
-
-def test_the_help_has_the_keys_of_the_readme_first() -> None:
-    """Each key of its table is in the first group, and no other."""
+def test_the_first_keys_of_the_help_are_those_of_the_readme() -> None:
     page = README.read_text().partition("## Keys")[2].partition("`Ctrl+P`")[0]
     table = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     wanted = {key for cell in table for key in re.findall("`([^`]+)`", cell)}
@@ -107,26 +118,13 @@ async def test_the_palette_has_what_keys_do_here_and_the_themes() -> None:
         assert not {"next", "page.next", "right", "commands"} & {names[each].id for each in others}
 
 
-async def test_the_palette_runs_what_is_chosen_by_typing() -> None:
-    async with settled(app_with(inventory(4), sample(4)), (80, 24)) as (app, pilot):
+async def test_the_palette_runs_what_is_typed_and_early_keys_do_no_harm() -> None:
+    async with settled(app_with(inventory(2), sample(2)), (80, 24)) as (app, pilot):
         table = app.screen.query_one(ProcessesView).state
         await pilot.press("ctrl+p", *"processes as a tree")
         await until(pilot, lambda: app.screen.query_one(CommandList).option_count > 0)
         await pilot.press("enter")
         await until(pilot, lambda: table.tree)
-        assert app.screen is app.first
-
-
-async def test_t_says_that_16_colours_allow_only_one_theme() -> None:
-    few = app_with(inventory(1), sample(1), terminal=Terminal(colours=16))
-    async with settled(few, (80, 24)) as (app, pilot):
-        await pilot.press("T")
-        (note,) = app._notifications
-        assert note.message == "This terminal's colours allow only one theme"
-
-
-async def test_keys_right_behind_ctrl_p_do_no_harm() -> None:
-    async with settled(app_with(inventory(2), sample(2)), (80, 24)) as (app, pilot):
         for key in ("pagedown", "pageup", "end", "home", "up", "down", "enter"):
             await type_at_once(pilot, "ctrl+p", key, key, *"nothing like it", key, "escape")
             assert app.is_running, key
@@ -149,7 +147,7 @@ async def test_a_key_pressed_twice_closes_one_screen(
 # Keys of htop, nvtop and nvitop.
 
 
-async def test_letters_of_htop_sort_and_do_not_reverse() -> None:
+async def test_letters_of_htop_sort_without_reversing_and_four_keys_filter() -> None:
     async with settled(app_with(inventory(2), sample(2))) as (app, pilot):
         table = app.screen.query_one(ProcessesView).state
         for key, title in (("M", "GPU MEM"), ("P", "CPU%"), ("N", "PID")):
@@ -157,18 +155,13 @@ async def test_letters_of_htop_sort_and_do_not_reverse() -> None:
                 await pilot.press("I", key)
                 assert table.sorted_by.title == title
                 assert table.descending is table.sorted_by.largest_first
-
-
-async def test_keys_that_filter() -> None:
-    async with settled(app_with(inventory(2), sample(2))) as (app, pilot):
         for key in ("f3", "f4", "slash", "backslash"):
             await pilot.press(key, "x")
             assert app.screen.query_one(ProcessesView).typed == "x", key
             await pilot.press("escape")
 
 
-def test_the_table_of_keys_of_others_agrees_with_the_actions() -> None:
-    """A row with a dash has keys that do nothing; of every other row, some key does something."""
+def test_keys_of_others_do_nothing_only_where_their_table_has_a_dash() -> None:
     page = (README.parent / "docs" / "reference.md").read_text().partition("## Keys of htop")[2]
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
     bound = {name for action in ACTIONS for name in action.key_names}
@@ -191,8 +184,8 @@ async def test_u_lists_what_the_user_of_the_selected_process_runs() -> None:
     async with settled(app_with(*scenes.job(2, 2))) as (app, pilot):
         await pilot.press("3", "u")
         table = app.screen.query_one(ProcessesTab).processes.state
-        user = table.selected.process.user if table.selected else None
-        assert user
+        assert table.selected
+        user = table.selected.process.user
         assert {line.process.user for line in table.lines} == {user}
         assert len(table.lines) < table.total
         await pilot.press("u")
@@ -238,27 +231,16 @@ async def test_every_setting_has_a_line() -> None:
     assert {*ABOUT, "on_event"} == {*settings.KEYS}
     async with settled(app_with(inventory(2), sample(2)), (120, 60)) as (app, pilot):
         before = app.settings
+        await type_at_once(pilot, "f2")
         for name in ABOUT:
-            await type_at_once(pilot, "f2", "home", *["down"] * [*ABOUT].index(name), "right")
+            await type_at_once(pilot, "right")
             assert before != app.settings, name
             before = app.settings
-            await type_at_once(pilot, "escape")
-
-
-async def test_readonly_is_not_turned_off_by_a_key() -> None:
-    app = GputopApp(PreparedStream(inventory(1), sample(1)), settings=Settings(readonly=True))
-    async with settled(app) as (_, pilot):
-        await type_at_once(pilot, "f2", *["down"] * [*ABOUT].index("readonly"), "right", "left")
-        assert setting(app, "readonly")[1] == "on"
-        assert app.settings.readonly
-
-
-async def test_the_mouse_changes_a_setting() -> None:
-    async with settled(app_with(inventory(2), sample(2))) as (app, pilot):
-        await type_at_once(pilot, "f2")
+            await type_at_once(pilot, *(["left"] if name == "readonly" else []), "down")
+        assert setting(app, "readonly")[1] == "on", "only a restart turns it off"
         await pilot.click(OptionList, offset=(5, 3))
         await settle(pilot)
-        assert app.settings.bell
+        assert not app.settings.bell
 
 
 # A key that does nothing says what would.
@@ -284,30 +266,25 @@ async def test_a_key_that_does_nothing_says_what_would() -> None:
     async with settled(app_with(inventory(2), sample(2))) as (app, pilot):
         for tab, key, said in WOULD:
             await pilot.press(tab, key)
-            (note,) = app._notifications
-            assert note.message == said
+            assert noted(app) == said
         await pilot.press("1", "left", "ctrl+x")  # these are of fields and of the terminal
-        assert [note.message for note in app._notifications] == [said]
+        assert noted(app) == said
 
 
 @pytest.mark.parametrize(
-    ("records", "readonly", "key", "said"),
+    ("app", "key", "said"),
     [
-        ((inventory(1), sample(1)), True, "f9", "No signals: gputop is readonly"),
-        ((no_driver(), sample()), False, "t", "There is no device yet"),
+        (lambda: app_with(no_driver(), sample()), "t", "There is no device yet"),
+        (lambda: of_one(settings=Settings(readonly=True)), "f9", "No signals: gputop is readonly"),
+        (lambda: of_one(terminal=Terminal(16)), "T", "This terminal's colours allow only one"),
     ],
 )
 async def test_a_key_that_is_not_on_offer_says_why(
-    records: tuple[Any, ...], readonly: bool, key: str, said: str
+    app: Callable[[], GputopApp], key: str, said: str
 ) -> None:
-    async with settled(app_with(*records, settings=Settings(readonly=readonly))) as (app, pilot):
+    async with settled(app()) as (made, pilot):
         await pilot.press(key)
-        (note,) = app._notifications
-        assert note.message == said
-
-
-def fails(_: object) -> None:
-    raise KeyError("gone")
+        assert noted(made).startswith(said)
 
 
 async def test_a_record_that_cannot_be_shown_is_said_and_the_next_one_is_drawn(
@@ -316,36 +293,8 @@ async def test_a_record_that_cannot_be_shown_is_said_and_the_next_one_is_drawn(
     stream = PreparedStream(inventory(1), sample(1))
     async with settled(GputopApp(stream)) as (app, pilot):
         with monkeypatch.context() as broken:
-            broken.setattr(dashboard_of(app).telemetry, "receive", fails)
-            stream.send(sample(1))
-            await settle(pilot)
-        (note,) = app._notifications
-        assert note.message == "KeyError: 'gone'"
-        stream.send(dataclasses.replace(inventory(2), hostname="after"))
-        stream.send(sample(2))
-        await settle(pilot)
+            broken.setattr(dashboard_of(app).telemetry, "receive", lambda _: float("gone"))
+            await send(pilot, stream, sample(1))
+        assert noted(app) == "ValueError: could not convert string to float: 'gone'"
+        await send(pilot, stream, dataclasses.replace(inventory(2), hostname="after"), sample(2))
         assert "after" in shown(pilot, Header)
-
-
-async def test_x_stops_a_run_that_was_started_from_a_field(endless: type[EndlessSession]) -> None:
-    async with settled(app_with(no_driver(), sample())) as (app, pilot):
-        await pilot.press("2", *["tab"] * 4)
-        assert "Esc Leave the field" in shown(pilot, Footer)
-        await pilot.press("enter")
-        assert len(endless.requests) == 1
-        assert app.focused is None
-        assert "Leave the field" not in shown(pilot, Footer)
-        await pilot.press("x")
-        assert "x Stop" not in shown(pilot, Footer)
-
-
-async def test_a_narrow_footer_has_what_matters_most() -> None:
-    """The stress test, and on a device's page the way back."""
-    async with settled(app_with(inventory(1), sample(1)), (60, 24)) as (_, pilot):
-        assert "b Stress test" in shown(pilot, Footer)
-        await pilot.press("enter")
-        drawn = shown(pilot, Footer)
-        assert drawn.startswith(" ? Help  q Quit  Esc Back")
-        await pilot.click(Footer, offset=(drawn.index("Esc"), 0))
-        await settle(pilot)
-        assert "Details" in shown(pilot, Footer)

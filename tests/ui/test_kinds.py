@@ -1,37 +1,44 @@
-"""Runs that are tables, in the tab: their rows as they come, a sweep's chart, and their ends."""
+"""What the tab draws of a run: of one device or several, of a table or a rate over time."""
 
 from __future__ import annotations
 
-import dataclasses
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from textual.widgets import Select
 
 from gputop.agent.problem import Problem
-from gputop.bench.events import Conditions, Done, Failed, Point, Progress, Verified
+from gputop.bench.events import (
+    Conditions,
+    Done,
+    Failed,
+    Point,
+    Progress,
+    Verdict,
+    VerdictPart,
+    Verified,
+)
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.results import store
 from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.run import Run
-from gputop.ui.benchmark.readout import ReadoutView, TitleView, title
+from gputop.ui.benchmark import group_table, throughput_chart
+from gputop.ui.benchmark import readout as run_title
+from gputop.ui.benchmark.plot import COLOURS
+from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.cells import width_of
-from gputop.ui.drawing.palette import BUSY, DIM, FAULT, GOOD, MEMORY
-from gputop.ui.shell.app import GputopApp
+from gputop.ui.drawing.palette import BUSY, FAULT, GOOD, MEMORY, TEXT, WARN
 from gputop.ui.telemetry import Telemetry
-from tests.sessions import EVENTS, PLANNED, POINTS, RESULT, table_events, table_result
-from tests.streams import PreparedStream, no_driver, sample
-from tests.ui.pilots import ended, keep_in, settle, settled, shown, until
+from tests.sessions import EVENTS, PLANNED, RESULT, table_events, table_result
+from tests.streams import device, inventory, readings, sample
+from tests.ui.together import GPUS, PLAN, begun, group, result
 
 if TYPE_CHECKING:
     from rich.style import Style
-    from textual.pilot import Pilot
 
-    from gputop.bench.events import Result
     from gputop.ui.drawing.cells import Row
-    from tests.sessions import EndlessSession, PreparedSession
 
 
 TABLES = ("sweep", "step", "copy", "peak")
@@ -42,12 +49,6 @@ def run_of(kind: str, *events: Any, dtype: str = "float32") -> DeviceRun:
     for event in events:
         run.add_event(event)
     return run
-
-
-def chart_of(run: DeviceRun) -> ThroughputChart:
-    chart = ThroughputChart()
-    chart.run = Run.of(run)
-    return chart
 
 
 def texts(rows: list[Row]) -> list[str]:
@@ -63,43 +64,34 @@ def dotted(rows: list[Row], style: Style) -> int:
     return sum("\u2800" < c <= "\u28ff" for c in in_style(rows, style))
 
 
-@pytest.mark.parametrize("kind", TABLES)
-@pytest.mark.parametrize("size", [(24, 4), (60, 6), (60, 10), (80, 10), (120, 24), (200, 40)])
-def test_at_any_size_nothing_is_wider_or_higher(kind: str, size: tuple[int, int]) -> None:
-    width, height = size
-    for events in (table_events(kind, 1), table_events(kind, 7), table_events(kind)):
-        rows = chart_of(run_of(kind, *events)).draw(width, height)
-        assert 0 < len(rows) <= height
-        assert all(width_of(row) <= width for row in rows)
-
-
-def test_a_sweep_has_a_line_for_each_type() -> None:
-    run = run_of("sweep", *table_events("sweep"))
-    rows = chart_of(run).draw(120, 24)
-    assert "1 float32" in in_style(rows[:1], BUSY)
-    assert "2 float64" in in_style(rows[:1], MEMORY)
-    assert dotted(rows, BUSY) > 60
-    assert dotted(rows, MEMORY) > 5
-    assert dotted(rows, DIM) == 0
-
-
 def test_a_sweep_s_axes_are_logarithmic_where_they_span_decades() -> None:
-    rows = texts(chart_of(run_of("sweep", *table_events("sweep"))).draw(120, 24))
+    rows = texts(chart(Run.of(run_of("sweep", *table_events("sweep"))), 120, 24))
     assert {"1", "16", "256", "4096"} <= set(rows[-2].split())
     labels = [row.split("┤")[0].strip() for row in rows if "┤" in row]
     assert {"0.1", "0.01", "1e-05"} <= set(labels)
     near = (Point("float32", n, {"tflops": 0.2 + n / 4096}, (n, n, n)) for n in (256, 512, 1024))
-    rows = texts(chart_of(run_of("sweep", *near)).draw(120, 24))
+    rows = texts(chart(Run.of(run_of("sweep", *near)), 120, 24))
     assert [row.split("┤")[0].strip() for row in rows if "┤" in row][-1] == "0"
 
 
 def test_a_copy_is_turned_where_it_would_be_too_wide() -> None:
     run = run_of("copy", *table_events("copy"), dtype="bytes")
-    wide, narrow = (chart_of(run).draw(width, 12) for width in (140, 60))
+    wide, narrow = (chart(Run.of(run), width, 12) for width in (140, 60))
     assert texts(wide)[0].split()[:4] == ["GB/s", "device", "to", "device"]
     assert " ".join(texts(narrow)[0].split()) == "GB/s 1.00 MiB 16.0 MiB 256 MiB 1.00 GiB"
     assert in_style(narrow, GOOD).split() == ["3900", "12.0", "9.10", "54.1", "53.0"]
     assert set(in_style(wide, GOOD).split()) == set(in_style(narrow, GOOD).split())
+
+
+def test_a_step_has_a_row_for_each_size_and_says_what_was_left_out() -> None:
+    rows = texts(chart(Run.of(run_of("step", *table_events("step"))), 80, 14))
+    assert [" ".join(row.split()) for row in rows] == [
+        "training step TFLOP/s tokens/s time",
+        "7B 0.410 41,000 99.9 ms",
+        "70B 0.520 52,000 78.8 ms",
+        "",
+        "70B: left out, it needs 61.2 GiB, and 30.1 GiB may be used",
+    ]
 
 
 def test_the_best_of_a_search_is_the_best_that_was_confirmed() -> None:
@@ -112,15 +104,22 @@ def test_the_best_of_a_search_is_the_best_that_was_confirmed() -> None:
 def test_many_notes_leave_the_chart_its_room() -> None:
     notes = tuple(f"type{n}: no size from 64 on, the time was up" for n in range(9))
     run = run_of("sweep", *table_events("sweep", 20), Done(table_result("sweep", notes=notes)))
-    rows = texts(chart_of(run).draw(100, 24))
+    rows = texts(chart(Run.of(run), 100, 24))
     assert sum("the time was up" in row for row in rows) == 4
     assert rows[-1].endswith(" …")
 
 
-def readout_of(run: DeviceRun) -> list[str]:
+def all_of(run: DeviceRun) -> list[Row]:
+    """Return the title, the chart and the readout of a run."""
+    heading, plot, readout = TitleView(), ThroughputChart(), ReadoutView(Telemetry())
+    heading.run = plot.run = readout.run = Run.of(run)
+    return [*heading.draw(100, 1), *plot.draw(100, 12), *readout.draw(100, 6)]
+
+
+def readout_of(run: DeviceRun, width: int = 120) -> list[str]:
     view = ReadoutView(Telemetry())
     view.run = Run.of(run)
-    return texts(view.draw(120, 6))
+    return texts(view.draw(width, 6))
 
 
 def test_how_far_it_is_counts_rows() -> None:
@@ -134,138 +133,229 @@ def test_how_far_it_is_counts_rows() -> None:
     assert readout_of(run)[0].startswith(" 20 rows ")
 
 
-async def started(pilot: Pilot[None], kind: str) -> None:
-    """As somebody does it who has chosen the kind in the list."""
-    await settle(pilot)
-    await pilot.press("2")
-    pilot.app.query_one("#kind", Select).value = kind
-    await settle(pilot)
-    await pilot.press("b")
-
-
-@pytest.mark.parametrize("kind", ["step", "copy"])
-async def test_a_table_runs_and_its_result_is_kept_and_listed(
-    session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    kept: list[Result] = []
-    monkeypatch.setattr(store, "append", keep_in(kept))
-    session.to_send = table_events(kind)
-    app = GputopApp(PreparedStream(no_driver(), sample()))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await started(pilot, kind)
-        await ended(pilot)
-        assert [request.kind for request in session.requests] == [kind]
-        assert shown(pilot, TitleView).startswith(f" Done: {kind}")
-        assert f"{len(POINTS[kind])} rows" in shown(pilot, ReadoutView)
-        assert shown(pilot, ThroughputChart).strip()
-        assert f" {kind} " in shown(pilot, ResultsView)
-    assert [(result.kind, result.points) for result in kept] == [(kind, POINTS[kind])]
-
-
-async def test_x_stops_a_table(endless: type[EndlessSession]) -> None:
-    some = table_events("sweep", 3)
-    endless.to_send = (*some, Done(table_result("sweep", points=POINTS["sweep"][:3])))
-    app = GputopApp(PreparedStream(no_driver(), sample()))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await started(pilot, "sweep")
-        await until(pilot, lambda: shown(pilot, TitleView).startswith(" Running: sweep"))
-        assert f"3 of at most {len(POINTS['sweep'])} rows" in shown(pilot, ReadoutView)
-        await pilot.press("x")
-        await ended(pilot)
-        assert shown(pilot, TitleView).startswith(" Stopped: sweep")
-        assert "3 rows" in shown(pilot, ReadoutView)
-        assert shown(pilot, ResultsView).splitlines()[1].split()[-1] == "stopped"
-
-
 FAILURE = Problem("The device hangs", "a check has not ended for 12 s", "Look for Xid errors")
 
 
-@pytest.mark.parametrize(("rows", "status"), [(0, 1), (4, 3), (4, 1)])
-async def test_a_kind_that_fails_says_why_and_a_fault_is_red(
-    session: type[PreparedSession], rows: int, status: int
-) -> None:
-    session.to_send = (*table_events("sweep", rows), Failed(FAILURE, status))
-    app = GputopApp(PreparedStream(no_driver(), sample()))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await started(pilot, "sweep")
-        await ended(pilot)
-        views = [app.query_one(view) for view in (TitleView, ThroughputChart, ReadoutView)]
-        text = "\n".join(view.text() for view in views)
-        assert all(part in text for part in (FAILURE.what, FAILURE.why, FAILURE.remedy))
-        faults = in_style([row for view in views for row in view._rows], FAULT)
-        assert ("The device hangs" in faults) == (status == 1)
-        assert ("1 float32" in text) == (rows > 0), "what was measured stays"
+@pytest.mark.parametrize("status", [1, 3])
+def test_a_kind_that_fails_says_why_and_a_fault_is_red(status: int) -> None:
+    drawn = all_of(run_of("sweep", *table_events("sweep", 4), Failed(FAILURE, status)))
+    text = "\n".join(texts(drawn))
+    assert all(part in text for part in (FAILURE.what, FAILURE.why, FAILURE.remedy))
+    assert ("The device hangs" in in_style(drawn, FAULT)) == (status == 1)
+    assert "1 float32" in text, "what was measured stays"
 
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_the_table_of_a_kept_result_is_drawn_again(kind: str) -> None:
     kept = table_result(kind)
     run = DeviceRun.of_result(kept, cpu_target(), None)
-    rows = texts(chart_of(run).draw(100, 30))
-    assert rows == texts(chart_of(run_of(kind, *table_events(kind))).draw(100, 30))
+    rows = texts(chart(Run.of(run), 100, 30))
+    assert rows == texts(chart(Run.of(run_of(kind, *table_events(kind))), 100, 30))
 
 
 # A fault is red wherever its run is shown, with when and how many; a refusal is not.
 
 
-HUNG = Problem("The device hangs", "a batch had not ended after 3 s", "Look for Xid errors")
-REFUSED = Problem("No product ends in time", "one takes 90 s", "Choose a smaller --size")
-REQUEST = Request(cpu_target(), "float32", 1024, 60.0)
 WINDOWS = tuple(Progress(0.5 * n, 0.5, n, 0.3) for n in range(1, 9))
 HALF_WAY: tuple[Any, ...] = (EVENTS[0], PLANNED, *WINDOWS[:4])
 
 
-def red(rows: list[Row]) -> str:
-    """Return the text in the colour of faults."""
-    return "".join(span.text for row in rows for span in row if span.style == FAULT)
-
-
-async def red_after(session: type[PreparedSession], *events: Any) -> list[str]:
-    """Return the red text in the four parts of the tab after these events."""
-    session.to_send = events
-    async with settled(GputopApp(PreparedStream(no_driver(), sample()))) as (app, pilot):
-        await pilot.press("b")
-        await ended(pilot)
-        views = (TitleView, ReadoutView, ThroughputChart, ResultsView)
-        return [red(app.query_one(view)._rows) for view in views]
-
-
-async def test_wrong_elements_are_red_in_title_readout_and_results(
-    session: type[PreparedSession],
-) -> None:
-    late = Verified(3, 7)
-    result = dataclasses.replace(RESULT, wrong_elements=7)
-    events = (*HALF_WAY, Verified(1, 0), late, *WINDOWS[4:], Verified(4, 7), Done(result))
-    title, readout, _, results = await red_after(session, *events)
-    assert "FAULTY: float32" in title
-    assert "7 wrong elements, first at 2 s" in readout
-    assert "FAULTY" in results
-
-
 def test_wrong_elements_are_red_while_it_runs() -> None:
-    run, heading, readout = DeviceRun(REQUEST), TitleView(), ReadoutView(Telemetry())
-    heading.run = readout.run = Run.of(run)
-    for event in (*HALF_WAY, Verified(1, 1), *WINDOWS[4:]):
-        run.add_event(event)
-    assert "FAULTY: float32" in red(heading.draw(100, 1))
-    assert "1 wrong element, first at 2 s" in red(readout.draw(100, 2))
-    assert "now 0.300" in "".join(span.text for span in readout.draw(100, 2)[0])
-
-
-def test_the_title_of_a_run_without_a_result_is_its_problem() -> None:
-    run = DeviceRun(REQUEST)
-    for event in (*HALF_WAY, Failed(REFUSED, 3)):
-        run.add_event(event)
-    said = "".join(span.text for span in title(Run.of(run), 80))
-    assert said.startswith(f"Failed: {REFUSED.what}")
+    run = run_of("soak", *HALF_WAY, Verified(1, 1), *WINDOWS[4:])
+    red = in_style(all_of(run), FAULT)
+    assert "FAULTY : float32" in red
+    assert "1 wrong element, first at 2 s" in red
+    assert "now 0.300" in readout_of(run)[0]
+    run.add_event(Verified(4, 7))
+    assert "7 wrong elements, first at 2 s" in in_style(all_of(run), FAULT)
 
 
 def test_the_readout_has_the_share_of_the_peak() -> None:
     conditions = Conditions(percent_of_peak={"datasheet dense": 78.4})
-    result = dataclasses.replace(RESULT, conditions=conditions)
-    run, readout = DeviceRun(REQUEST), ReadoutView(Telemetry())
-    readout.run = Run.of(run)
-    for event in (*HALF_WAY, Done(result)):
-        run.add_event(event)
-    text = "".join(span.text for row in readout.draw(120, 2) for span in row)
+    bounds = (0.300, 0.310)
+    result = replace(RESULT, conditions=conditions, tflops_mean_interval=bounds)
+    run = run_of("soak", *HALF_WAY, Verified(3, 0), Done(result))
+    text = " ".join(readout_of(run))
+    assert "mean 0.305 ± 0.005" in text
     assert "78 % of datasheet peak (dense)" in text
+    assert " · 3 checks, none wrong · torch 2.13.0" in title(Run.of(run))
+    assert " · all checks passed · " in title(group(2))
+
+
+def test_the_readout_has_the_heat_limit_that_holds() -> None:
+    gpu = device(0, temperature_slowdown_celsius=89, memory_temperature_max_celsius=95)
+    hot = readings(0, memory_temperature_celsius=70)
+    records = (replace(inventory(1), devices=(gpu,)), replace(sample(1, []), devices=(hot,)))
+    run = DeviceRun(Request(GPUS[0], "float32", 1024, 60.0))
+    for event in (*HALF_WAY, *records, *WINDOWS[4:]):
+        run.add_event(event)
+    short = "heat limit: 86°C, memory 92°C"
+    long = "heat limit: 86°C (slowdown at 89°C), memory 92°C (maximum 95°C)"
+    assert readout_of(run, 80)[1].endswith(short)
+    assert readout_of(run)[1].endswith(long)
+    assert "56 s left" in readout_of(run)[1]
+
+
+# Several devices.
+
+
+FIRST, SECOND = GPUS[:2]
+WAITING = replace(PLAN, waits=True)
+
+
+def known() -> Telemetry:
+    telemetry = Telemetry()
+    telemetry.receive(inventory(8))
+    telemetry.receive(sample(8, []))
+    return telemetry
+
+
+def table(made: Run, width: int = 80) -> list[Row]:
+    return group_table.group_rows(made, known(), width, len(made.devices) + 5)
+
+
+def chart(made: Run, width: int = 80, height: int = 12) -> list[Row]:
+    return throughput_chart.chart_rows(made, width, height)
+
+
+def title(made: Run, width: int = 120) -> str:
+    return texts([run_title.title(made, width)])[0]
+
+
+@pytest.mark.parametrize("kind", ["soak", *TABLES])
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_at_any_size_nothing_is_wider_or_higher(kind: str, count: int) -> None:
+    made = group(count, kind=kind)
+    for width, height in ((24, 4), (60, 6), (80, 8), (120, 24), (200, 40)):
+        rows = chart(made, width, height)
+        assert 0 < len(rows) <= height
+        rows += [*table(made, width), run_title.title(made, width)]
+        assert all(width_of(row) <= width for row in rows)
+
+
+def test_at_the_end_it_is_means_and_the_share_of_the_peak() -> None:
+    head, first, *_, last, _ = texts(table(group(4), 80))
+    assert head.split()[:3] == ["DEVICE", "OF", "PEAK"]
+    assert " ".join(first.split()) == "GPU 0 70.7 % 700 756 4.6 % 690 W 70°C 1700 MHz 0 ok"
+    assert last.rstrip().endswith("ok")
+
+
+def test_each_has_its_line_and_colour_and_a_legend() -> None:
+    rows = chart(group(4, 30.0), 120, 24)
+    assert "GPU 0" in in_style(rows[:1], BUSY)
+    assert "GPU 1" in in_style(rows[:1], MEMORY)
+    assert dotted(rows, BUSY) > 20
+    assert dotted(rows, COLOURS[3]) > 20, "the one that is not hidden behind others"
+    every = chart(group(8, 30.0), 120, 24)
+    assert [style for style in COLOURS if not in_style(every[:1], style)] == []
+
+
+def test_a_cpu_beside_a_gpu_has_a_line_that_can_be_seen() -> None:
+    cpu = cpu_target()
+    made = Run([Request(target, "float32", None, 60.0) for target in (FIRST, cpu)])
+    for event in begun(FIRST, 30.0):
+        made.add_event(FIRST, event)
+    for event in WINDOWS:
+        made.add_event(cpu, event)
+    rows = chart(made, 120, 24)
+    assert {"0.3", "100"} & {row.split("┤")[0].strip() for row in texts(rows)} == {"100"}
+    assert dotted(rows, COLOURS[1]) > 2
+    assert made.slow_devices() == {}, "a CPU is not compared with a GPU"
+
+
+def test_a_fault_of_one_is_red_and_the_others_go_on() -> None:
+    made = group(3, 30.0)
+    made.add_event(SECOND, Verified(4, 7))
+    assert title(made).startswith("FAULTY: GPU 1 · bfloat16 8192×8192×8192 on 3 ×")
+    rows = table(made)
+    assert in_style(rows, FAULT).split() == ["7", "FAULTY"]
+    assert not made.ended
+
+
+ECC = "ECC uncorrected 0 before, 2 after"
+
+
+def judged(count: int, state: str) -> Run:
+    made = group(count)
+    target = list(made.devices)[-1 if count == 1 else 1]
+    right = VerdictPart("results", "not judged" if state == "not judged" else "ok", "")
+    verdict = Verdict((right, VerdictPart("memory", state, ECC)))
+    made.devices[target].end = Done(result(target, verdict=verdict))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("state", "one", "several", "row", "style"),
+    [
+        ("faulty", "FAULTY: bfloat16", "FAULTY: GPU 1 · bfloat16", "FAULTY", FAULT),
+        ("degraded", "DEGRADED: bfloat16", "DEGRADED: GPU 1 · bfloat16", "DEGRADED", WARN),
+        ("not judged", "Not judged: bfloat16", "Not judged: GPU 1 · bfloat16", "not judged", TEXT),
+        ("ok", "Done: bfloat16", "Done: bfloat16", "ok", GOOD),
+    ],
+)
+def test_title_row_and_list_say_the_verdict(
+    state: str, one: str, several: str, row: str, style: Style
+) -> None:
+    made = judged(3, state)
+    assert title(made).startswith(several)
+    assert texts(table(made))[2].endswith(f" {row}")
+    assert row in in_style(table(made), style)
+    alone = judged(1, state)
+    assert title(alone).startswith(one)
+    readout = run_title.ReadoutView(known())
+    readout.run = alone
+    green = in_style(readout.draw(100, 4), GOOD)
+    assert ("Verdict: ok" in green) is (state == "ok")
+    assert ("Verdict: faulty, memory" in in_style(readout.draw(100, 4), FAULT)) is (style is FAULT)
+    listed = ResultsView(known())
+    listed.show([result(FIRST), alone.results[0]], None)
+    assert row in in_style(listed.draw(100, 4)[2:], style if style in (FAULT, WARN) else TEXT)
+
+
+def test_one_that_fails_does_not_end_the_others_and_says_why() -> None:
+    made = group(3, 30.0)
+    made.add_event(SECOND, Failed(FAILURE, 3))
+    rows = texts(table(made))
+    assert rows[2].endswith("failed")
+    assert rows[-1] == f" GPU 1: {FAILURE}"
+    assert len(rows) == 6
+    made.add_event(FIRST, Done(result(FIRST, stopped="limit")))
+    assert texts(table(made))[1].endswith("too hot")
+    made.add_event(GPUS[2], Done(result(GPUS[2])))
+    assert title(made).startswith("Failed: GPU 1 · bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("events", "state", "says"),
+    [
+        ([], "starting", r"Starting, \d s: bfloat16"),
+        (begun(FIRST, 1.0)[:1], "preparing", r"Starting, \d s: GPU 1 · bfloat16"),
+        ([*begun(FIRST, 1.0)[:1], WAITING], "ready", r"Starting, \d s: GPU 1 · bfloat16"),
+    ],
+)
+def test_before_it_begins_each_says_how_far_it_is(events: list[Any], state: str, says: str) -> None:
+    made = Run([Request(target, "bfloat16", None, 60.0) for target in (FIRST, SECOND)])
+    for event in events:
+        made.add_event(FIRST, event)
+    assert texts(table(made))[1].endswith(state)
+    assert re.match(says, title(made))
+
+
+# Tables.
+
+
+def test_a_sweep_has_a_line_for_each_device() -> None:
+    rows = chart(group(3, kind="sweep"), 120, 24)
+    assert "TFLOP/s, by N   GPU 0  GPU 1  GPU 2" in texts(rows)[0]
+    assert dotted(rows, BUSY) > 40
+    assert "2" in in_style(rows[1:], COLOURS[2]), "at the end of its line, wherever that is hidden"
+
+
+def test_who_is_more_than_ten_percent_behind_is_named_in_its_row() -> None:
+    made = group(4, 30.0)
+    target = list(made.devices)[-1]
+    for n in range(20):
+        made.add_event(target, Progress(31.0 + n, 1.0, 900 + n, 500.0))
+    rows = table(made, 120)
+    assert re.search(r"2[0-9]\.[0-9] % behind", in_style(rows, WARN))
+    assert in_style(table(group(4, 30.0), 120), WARN) == ""

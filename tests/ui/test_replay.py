@@ -1,34 +1,41 @@
-"""A recording in the dashboard: its line, its keys, its time; and what there is none of in it."""
+"""Recordings: how the dashboard plays and makes them."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
+import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 from textual.widgets import Footer
 
-from gputop.agent.lines import to_line
+from gputop.agent.problem import Problem
 from gputop.agent.snapshot import Event
+from gputop.recording import writer
+from gputop.recording.reader import Recording
 from gputop.recording.replay import Replay
+from gputop.recording.writer import OutputError
+from gputop.stream.child import Interruption
 from gputop.ui.device.screen import DevicePage
-from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.signal_dialog import SendSignal
+from gputop.ui.shell import recording as recorder
 from gputop.ui.shell.actions import ACTIONS
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.telemetry import Telemetry
 from tests import recordings, streams
-from tests.ui.pilots import dashboard_of, resize, settle, shown, until
+from tests.streams import PreparedStream
+from tests.ui.pilots import dashboard_of, noted, resize, send, settle, settled, shown, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-    from pathlib import Path
+    from collections.abc import AsyncIterator
 
     from textual.pilot import Pilot
 
@@ -37,16 +44,14 @@ if TYPE_CHECKING:
 
 
 class Watched(Replay):
-    """One whose clock the test turns."""
+    """A replay whose clock the test turns."""
 
     def __init__(self, path: Path) -> None:
         self.time = 0.0
-        self.waits = False
-        """True while nothing more happens before the clock is turned."""
+        self.waits = False  # True while nothing more happens before the clock is turned
         super().__init__(recordings.scanned(path), lambda: self.time)
 
     def turn(self, seconds: float) -> None:
-        """Lets so much time pass."""
         self.time += seconds
         self._changed.set()
 
@@ -65,14 +70,12 @@ async def dashboard(
     app = GputopApp(replay, replay=replay)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: dashboard_of(app).telemetry.sample is not None)
+        await settle(pilot)
         yield pilot, replay
 
 
 async def to(pilot: Pilot[None], replay: Watched, position: float) -> None:
-    """Lets time pass until then.
-
-    Not while a sample is being shown: a frame after it is counted from when that was.
-    """
+    """Lets time pass until then, but not while a sample is being shown."""
     await until(pilot, lambda: replay.waits)
     replay.turn((position - replay.position) / replay.speed + 1e-6)
     app = pilot.app
@@ -82,35 +85,19 @@ async def to(pilot: Pilot[None], replay: Watched, position: float) -> None:
     await settle(pilot)
 
 
-async def test_a_replay_is_marked_and_shows_its_own_time(tmp_path: Path) -> None:
-    async with dashboard(recordings.make(tmp_path / "a.jsonl.gz", 100, 2)) as (pilot, replay):
-        await to(pilot, replay, 42)
-        bar, header = shown(pilot, ReplayBar), shown(pilot, Header)
-        assert bar.startswith(" REPLAY  2025-11-20 12:00:42  ×1     42 s of 1:39 ━━━")
-        assert "12:00:42" in header
-        assert "No data" not in header
-        assert "2 GPUs" in header
-
-
 async def test_keys_pause_seek_and_change_the_speed(tmp_path: Path) -> None:
     async with dashboard(recordings.make(tmp_path / "a.jsonl", 300)) as (pilot, replay):
         await pilot.press("space")
         assert "paused" in shown(pilot, ReplayBar)
         assert "Play" in shown(pilot, Footer)
-        for key, position in (
-            ("right", 10),
-            ("shift+right", 70),
-            ("left", 60),
-            ("shift+left", 0),
-            ("left", 0),
-        ):
+        keys = {"right": 10, "shift+right": 70, "left": 60, "shift+left": 0}
+        for key, position in keys.items():
             await pilot.press(key)
             assert replay.position == position
-        await pilot.press("space")
-        await pilot.press("plus")
+        await pilot.press("left", "space", "plus")
+        assert replay.position == 0
         assert "×2" in shown(pilot, ReplayBar)
-        await pilot.press("minus")
-        await pilot.press("minus")
+        await pilot.press("minus", "minus")
         assert "×0.5" in shown(pilot, ReplayBar)
         await to(pilot, replay, 5)
         assert "0:05" in shown(pilot, ReplayBar)
@@ -118,17 +105,13 @@ async def test_keys_pause_seek_and_change_the_speed(tmp_path: Path) -> None:
 
 async def test_on_a_devices_page_arrows_read_the_charts(tmp_path: Path) -> None:
     async with dashboard(recordings.make(tmp_path / "a.jsonl", 300)) as (pilot, replay):
-        await pilot.press("enter")
+        await pilot.press("enter", "right", "left")
         assert pilot.app.query_one(DevicePage).display
-        await pilot.press("right")
-        await pilot.press("left")
         assert replay.position == 0
         await pilot.press("shift+right")
         await until(pilot, lambda: shown(pilot, Header).find("12:01:00") > 0)
-        for _ in range(9):
-            await pilot.press("left")
+        await pilot.press(*["left"] * 9)
         await pilot.press("shift+left")  # the cursor is on what is not there any more
-        await settle(pilot)
         assert replay.position == 0
 
 
@@ -148,36 +131,6 @@ async def test_a_gap_shows_as_one_and_a_pause_does_not(tmp_path: Path) -> None:
         assert "12:00:21" in shown(pilot, ReplayBar)
         await to(pilot, replay, 62)
         assert "No data" not in shown(pilot, Header)
-
-
-@pytest.mark.usefixtures("counts_silence")
-async def test_what_is_sought_is_no_gap_before_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The screen may be drawn while another thread reads a file that has become shorter."""
-    headers: list[str] = []
-    restart = Telemetry.restart
-    path = recordings.make(tmp_path / "a.jsonl", 300)
-    async with dashboard(path) as (pilot, replay):
-
-        def draw() -> None:
-            pilot.app._tick()  # type: ignore[attr-defined]
-            headers.append(shown(pilot, Header))
-
-        def watched(telemetry: Telemetry, records: Iterable[Record | Event]) -> None:
-            pilot.app.call_from_thread(draw)
-            try:
-                restart(telemetry, records)
-            finally:
-                pilot.app.call_from_thread(draw)
-
-        monkeypatch.setattr(Telemetry, "restart", watched)
-        os.truncate(path, 9000)
-        await pilot.press("shift+right")
-        await until(pilot, lambda: len(headers) == 2)
-        assert not any("No data" in header for header in headers)
-        await until(pilot, lambda: " cannot be read again" in shown(pilot, ReplayBar))
-        await until(pilot, lambda: replay.ended)
 
 
 async def test_alerts_are_those_of_the_recordings_time(tmp_path: Path) -> None:
@@ -224,82 +177,47 @@ async def test_the_end_is_said(tmp_path: Path) -> None:
         assert replay.position == 0
 
 
-async def test_what_plays_is_what_was_recorded(tmp_path: Path) -> None:
-    records: list[Record] = [streams.inventory(2), *recordings.samples(20, 2)]
-    async with dashboard(recordings.write(tmp_path / "a.jsonl.gz", records)) as (pilot, replay):
-        app = pilot.app
-        assert isinstance(app, GputopApp)
-        await to(pilot, replay, 19)
-        played = dashboard_of(app).telemetry
-        assert (played.inventory, played.sample) == (records[0], records[-1])
-        uuid = streams.device(0).uuid
-        busy = list(played.history.series(uuid, "gpu_utilization_percent"))
-        assert busy == [*range(20)]
-        replay.seek(-9)
-        await until(pilot, lambda: dashboard_of(app).telemetry.sample == records[11])
-        assert (
-            list(dashboard_of(app).telemetry.history.series(uuid, "gpu_utilization_percent"))
-            == busy[:11]
-        )
-        assert to_line(dashboard_of(app).telemetry.sample) == to_line(records[11])  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("key", ["f9", "e"])
-async def test_no_process_of_a_recording_is_signalled(
+async def test_no_process_of_a_recording_is_read_or_signalled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     """Its pids may be anybody's: here it is this very process, with its right start time."""
-    own = psutil.Process()
-    process = streams.process(os.getpid(), 0, start_time=own.create_time())
-    sample = streams.sample(1, [process])
-    path = recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), sample])
-    sent: list[object] = []
-    monkeypatch.setattr("gputop.ui.processes.signals.send_signal", lambda *each: sent.append(each))
-    read = "gputop.ui.processes.process_page.read_details"
-    monkeypatch.setattr(read, lambda *each: sent.append(each))
-    async with dashboard(path) as (pilot, _):
-        await pilot.press("3")
-        await pilot.press(key)
-        assert not isinstance(pilot.app.screen, SendSignal)
-        (said,) = pilot.app._notifications
-        assert said.message.endswith(" works on live data, not in a replay")
-        tab = pilot.app.query_one(ProcessesTab)
-        tab.action_signal()
+    process = streams.process(os.getpid(), 0, start_time=psutil.Process().create_time())
+    records: list[Record] = [streams.inventory(1), streams.sample(1, [process])]
+    touched: list[object] = []
+    for name in ("signals.send_signal", "process_page.read_details"):
+        path = f"gputop.ui.processes.{name}"
+        monkeypatch.setattr(path, lambda *each: touched.append(each))
+    async with dashboard(recordings.write(tmp_path / "a.jsonl", records)) as (pilot, _):
+        await pilot.press("3", key)
+        assert noted(pilot.app).endswith(" works on live data, not in a replay")
+        pilot.app.query_one(ProcessesTab).action_signal()
         await pilot.press("enter")
-        await settle(pilot)
         page = pilot.app.screen.query_one(ProcessPage)
         assert "this is a recording" in shown(pilot, ProcessDetailsView)
         page.action_signal()
         await settle(pilot)
         assert not isinstance(pilot.app.screen, SendSignal)
-        assert sent == []
+        assert touched == []
 
 
 @pytest.mark.parametrize("key", ["b", "r"])
-async def test_what_makes_no_sense_says_why(tmp_path: Path, key: str) -> None:
+async def test_a_key_that_needs_live_data_says_so(tmp_path: Path, key: str) -> None:
     async with dashboard(recordings.make(tmp_path / "a.jsonl", 3)) as (pilot, _):
         await pilot.press(key)
-        (said,) = pilot.app._notifications
-        assert said.message == f"{key} works on live data, not in a replay"
+        assert noted(pilot.app) == f"{key} works on live data, not in a replay"
         assert "Stress" not in shown(pilot, Footer)
         await pilot.press("2")
-        assert pilot.app.query_one(DevicesView)
         devices = pilot.app.query_one("#form #device")._options  # type: ignore[attr-defined]
         assert not any("H100" in str(name) for name, _ in devices)
 
 
-def test_every_key_of_a_replay_does_one_thing_on_a_tab() -> None:
-    for tab in ("monitor", "processes", "page", "benchmark"):
-        for replay in (False, True):
-            keys = [
-                key
-                for action in ACTIONS
-                if action.works_on(tab, replay=replay)
-                for key in action.keys.split(",")
-            ]
-            assert len(keys) == len(set(keys))
-    on_page = [a.id for a in ACTIONS if a.has_key("left") and a.works_on("page", replay=True)]
-    assert on_page == ["seek.back"]
+@pytest.mark.parametrize("tab", ["monitor", "processes", "page", "benchmark"])
+@pytest.mark.parametrize("replay", [False, True])
+def test_every_key_does_one_thing_on_a_tab(tab: str, *, replay: bool) -> None:
+    actions = [action for action in ACTIONS if action.works_on(tab, replay=replay)]
+    keys = [key for action in actions for key in action.keys.split(",")]
+    assert len(keys) == len(set(keys))
 
 
 def test_the_screen(tmp_path: Path, same_text: Same) -> None:
@@ -314,3 +232,119 @@ def test_the_screen(tmp_path: Path, same_text: Same) -> None:
         await pilot.press("plus")
 
     assert same_text(app, terminal_size=(80, 24), run_before=before)
+
+
+# Recording.
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def the_file() -> Path:
+    (path,) = Path.cwd().glob("gputop-node07-*.jsonl.gz")
+    return path
+
+
+async def begun(pilot: Pilot[None]) -> None:
+    await pilot.press("r")
+    await until(pilot, lambda: "r stops it" in noted(pilot.app))
+
+
+async def test_r_records_what_comes_and_ends_it() -> None:
+    made = recordings.samples(4)
+    stream = PreparedStream(streams.inventory(1), made[0])
+    async with settled(GputopApp(stream)) as (_, pilot):
+        await begun(pilot)
+        assert str(the_file()) in noted(pilot.app).replace("\n", "")
+        assert " REC " in shown(pilot, Header)
+        await send(pilot, stream, made[1], Interruption(Problem("a", "b", "c")))
+        await pilot.press("space")  # also what is not shown
+        await send(pilot, stream, made[2])
+        await pilot.press("r")
+        assert " REC " not in shown(pilot, Header)
+        await until(pilot, lambda: "gputop --replay" in noted(pilot.app))
+        await send(pilot, stream, made[3])
+    assert list(Recording(the_file()).records()) == [streams.inventory(1), *made[:3]]
+    assert the_file().stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_recording_begins_with_a_sample() -> None:
+    """Without one it could not be played; with one it can even if it ends at once."""
+    stream = PreparedStream(streams.inventory(1))
+    async with settled(GputopApp(stream)) as (app, pilot):
+        await pilot.press("r")
+        assert "Nothing to record yet" in noted(app)
+        assert not list(Path.cwd().iterdir())
+        made = streams.sample(1)
+        await send(pilot, stream, made)
+        await pilot.press("r", "r")
+        await until(pilot, lambda: "gputop --replay" in noted(app))
+        assert " 0 B" not in noted(app)
+        assert list(Recording(the_file()).records()) == [streams.inventory(1), made]
+
+
+async def test_gpm_is_sampled_while_it_is_recorded() -> None:
+    stream = PreparedStream(streams.inventory(8), streams.sample(8))
+    async with settled(GputopApp(stream), (60, 20)) as (_, pilot):
+        await pilot.press("3")
+        assert not stream.asked["gpm"]
+        await begun(pilot)
+        assert stream.asked["gpm"]
+        await pilot.press("r")
+        assert not stream.asked["gpm"]
+
+
+async def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
+    stream = PreparedStream(streams.inventory(1), streams.sample(1))
+    app = GputopApp(stream, record=tmp_path / "no" / "a.jsonl")
+    async with settled(app) as (_, pilot):
+        await until(pilot, lambda: "No such file or directory" in noted(app))
+        assert " REC " not in shown(pilot, Header)
+        assert "GPU" in shown(pilot, Header)
+
+
+async def test_a_disk_that_fills_up_ends_it_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = recordings.samples(4)
+    stream = PreparedStream(streams.inventory(1), made[0])
+    async with settled(GputopApp(stream)) as (_, pilot):
+        await begun(pilot)
+        await send(pilot, stream, made[1])
+
+        def full(descriptor: int, data: bytes) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", full)
+            stream.send(made[2])
+            await until(pilot, lambda: "No space left on device" in noted(pilot.app))
+        assert " REC " not in shown(pilot, Header)
+        await send(pilot, stream, made[3])
+        assert "12:00:03" in shown(pilot, Header)
+    assert list(Recording(the_file()).records()) == [streams.inventory(1), *made[:2]]
+
+
+async def test_a_disk_that_hangs_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "MOST_WAITING", 3)
+    answers = threading.Event()
+
+    class Hanging:
+        def __init__(self, path: Path) -> None:
+            answers.wait(30)
+            raise OutputError(Problem("x", "y", "z"))
+
+    monkeypatch.setattr(writer, "GrowingFile", Hanging)
+    stream = PreparedStream(streams.inventory(1), streams.sample(1))
+    try:
+        async with settled(GputopApp(stream)) as (_, pilot):
+            await pilot.press("r")
+            for sample in recordings.samples(5):
+                stream.send(sample)
+            await until(pilot, lambda: "the disk does not answer" in noted(pilot.app))
+            assert " REC " not in shown(pilot, Header)
+            assert "12:00:04" in shown(pilot, Header)
+    finally:
+        answers.set()

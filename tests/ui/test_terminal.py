@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import termios
-import threading
 from typing import TYPE_CHECKING, Any, cast
 
 import pyte
@@ -24,7 +23,6 @@ from gputop.console import COLUMNS, ROWS
 from gputop.ui import terminal
 from gputop.ui.terminal import CANCEL, ScreenCells, TerminalDriver
 from gputop.ui.terminal_input import PASTE_END, PASTE_START, BackgroundAnswered, InputFilter
-from gputop.ui.textual_workarounds import SteadyDriver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -57,49 +55,36 @@ def screen_of(*outputs: str, width: int = WIDTH, height: int = HEIGHT) -> list[o
     return [screen.buffer[y][x] for y in range(height) for x in range(width)]
 
 
-def test_only_changed_cells_are_sent() -> None:
+@pytest.mark.parametrize(
+    ("before", "now", "sent"),
+    [
+        (
+            at(0, 0, "power 600 W") + at(0, 1, "busy 99 %"),
+            at(0, 0, "power 605 W") + at(0, 1, "busy 99 %"),
+            "\x1b[1;9H5",
+        ),
+        (at(0, 0, "a....b.....c"), at(0, 0, "A....B.....C"), "\x1b[1;1HA....B\x1b[5CC"),
+        (at(0, 0, "a.....b.....c"), at(0, 0, "━.....B.....C"), "\x1b[1;1H━\x1b[1;7HB\x1b[5CC"),
+        (at(0, 0, f"漢{FAMILY}e\u0301x"), at(0, 0, f"漢{FAMILY}e\u0301y"), "\x1b[1;6Hy"),
+        (
+            "",
+            at(0, 0, "ab", "1") + at(0, 1, "c", "1") + at(1, 1, "d"),
+            "\x1b[1;1H\x1b[0;1mab\x1b[2;1Hc\x1b[md",
+        ),
+        (
+            "",
+            at(WIDTH - 2, 0, "abcd") + at(WIDTH + 5, 1, "e") + at(0, HEIGHT, "f"),
+            f"\x1b[1;{WIDTH - 1}Hab",
+        ),
+    ],
+    ids=["changed", "close together", "uncertain width", "joined", "style", "too much"],
+)
+def test_the_cells_that_changed_are_sent(before: str, now: str, sent: str) -> None:
     cells = cells_of()
-    cells.apply(at(0, 0, "power 600 W") + at(0, 1, "busy 99 %"))
+    cells.apply(before)
     cells.difference()
-    cells.apply(at(0, 0, "power 605 W") + at(0, 1, "busy 99 %"))
-    assert cells.difference() == "\x1b[1;9H5"
-    assert cells.difference() == ""
-
-
-def test_changes_in_a_row_with_few_cells_between_them_are_sent_together() -> None:
-    cells = cells_of()
-    cells.apply(at(0, 0, "a....b.....c"))
-    assert cells.difference() == "\x1b[1;1Ha....b.....c"
-    cells.apply(at(0, 0, "A....B.....C"))
-    assert cells.difference() == "\x1b[1;1HA....B\x1b[5CC"
-
-
-def test_a_place_behind_characters_of_uncertain_width_is_sent_as_it_is() -> None:
-    cells = cells_of()
-    cells.apply(at(0, 0, "a.....b.....c"))
-    cells.difference()
-    cells.apply(at(0, 0, "━.....B.....C"))
-    assert cells.difference() == "\x1b[1;1H━\x1b[1;7HB\x1b[5CC"
-
-
-def test_a_style_is_sent_once_for_its_run() -> None:
-    cells = cells_of()
-    cells.apply(at(0, 0, "ab", "1") + at(0, 1, "c", "1") + at(1, 1, "d"))
-    assert cells.difference() == "\x1b[1;1H\x1b[0;1mab\x1b[2;1Hc\x1b[md"
-
-
-def test_a_character_of_two_cells_and_one_with_joined_parts_keep_the_others_in_place() -> None:
-    cells = cells_of()
-    cells.apply(at(0, 0, f"漢{FAMILY}e\u0301x"))
-    cells.difference()
-    cells.apply(at(0, 0, f"漢{FAMILY}e\u0301y"))
-    assert cells.difference() == "\x1b[1;6Hy"
-
-
-def test_what_does_not_fit_is_cut() -> None:
-    cells = cells_of()
-    cells.apply(at(WIDTH - 2, 0, "abcd") + at(WIDTH + 5, 1, "e") + at(0, HEIGHT, "f"))
-    assert cells.difference() == f"\x1b[1;{WIDTH - 1}Hab"
+    cells.apply(now)
+    assert (cells.difference(), cells.difference()) == (sent, "")
 
 
 def test_another_size_is_painted_anew_with_what_was_there() -> None:
@@ -195,12 +180,24 @@ class Drawn:
 
     async def read_until(self, text: bytes) -> bytes:
         data = b""
-        async with asyncio.timeout(60):
-            while text not in data:
-                with contextlib.suppress(BlockingIOError):
-                    data += os.read(self.outside, 65536)
-                await asyncio.sleep(0.01)
+
+        def found() -> bool:
+            nonlocal data
+            with contextlib.suppress(BlockingIOError):
+                data += os.read(self.outside, 65536)
+            return text in data
+
+        await self.until(found)
         return data
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not condition():  # noqa: ASYNC110 - by another thread
+                await asyncio.sleep(0.01)
+
+    def received(self, kind: type[object]) -> bool:
+        """True if the app received a message of that kind."""
+        return any(isinstance(each, kind) for each in self.app.received)
 
     def leave(self) -> None:
         self.driver.stop_application_mode()
@@ -223,10 +220,7 @@ async def test_what_is_drawn_is_sent_at_once(drawn: Drawn) -> None:
     drawn.draw("first")
     drawn.draw("FIRST")
     assert await drawn.read_until(b"FIRST") == b"\x1b[1;1HFIRST"
-
-
-async def test_the_bell_does_not_wait_for_the_next_frame(drawn: Drawn) -> None:
-    drawn.driver.write("\x07")
+    drawn.driver.write("\x07")  # without a frame
     await drawn.read_until(b"\x07")
 
 
@@ -252,7 +246,9 @@ async def test_a_stalled_terminal_is_restored(drawn: Drawn) -> None:
 async def test_a_terminal_that_is_gone_holds_up_nothing(drawn: Drawn) -> None:
     drawn.fill()
     os.close(drawn.outside)
-    await asyncio.sleep(0)
+    thread = drawn.driver._key_thread
+    assert thread is not None
+    await drawn.until(lambda: not thread.is_alive())
     drawn.draw("nobody")
     drawn.leave()
     assert drawn.driver._pending == b""
@@ -265,12 +261,8 @@ async def test_after_another_start_everything_is_sent_again(drawn: Drawn) -> Non
     await drawn.read_until(b"\x1b[?1049l")
     drawn.driver.resume_application_mode()
     assert b"\x1b[?1049h" in await drawn.read_until(b"first")
-
-
-async def test_continuing_without_a_stop_starts_no_second_input_thread(drawn: Drawn) -> None:
-    drawn.draw("first")
     before = drawn.driver._key_thread
-    drawn.driver.resume_application_mode()
+    drawn.driver.resume_application_mode()  # without a stop: no second thread reads
     assert before is not None
     assert not before.is_alive()
     assert drawn.driver._key_thread is not None
@@ -278,17 +270,27 @@ async def test_continuing_without_a_stop_starts_no_second_input_thread(drawn: Dr
     await drawn.read_until(b"first")
 
 
+async def test_reading_goes_on_after_a_malformed_key(drawn: Drawn) -> None:
+    os.write(drawn.outside, b"\x1b[99999999999u")
+
+    def types() -> bool:
+        """Type until a key arrives: what is read together with the malformed key is lost."""
+        os.write(drawn.outside, b"a")
+        return drawn.received(Key)
+
+    await drawn.until(types)
+    os.write(drawn.outside, b"\x1b]11;rgb:ffff/ffff/eeee\x1b\\")
+    await drawn.until(lambda: drawn.received(BackgroundAnswered))
+
+
 async def test_sizes_come_from_the_system_alone_and_are_limited(
     drawn: Drawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = Size(9999, 9999)
-    drawn.driver.process_message(Resize(size, size))
-    drawn.driver.process_message(InBandWindowResize(True, True))
-    drawn.driver.process_message(Paste("received"))
-    async with asyncio.timeout(60):
-        while not any(isinstance(each, Paste) for each in drawn.app.received):  # noqa: ASYNC110 - by another thread
-            await asyncio.sleep(0.01)
-    assert not any(isinstance(each, InBandWindowResize) for each in drawn.app.received)
+    for message in (Resize(size, size), InBandWindowResize(True, True), Paste("received")):
+        drawn.driver.process_message(message)
+    await drawn.until(lambda: drawn.received(Paste))
+    assert not drawn.received(InBandWindowResize)
     assert size not in [each.size for each in drawn.app.received if isinstance(each, Resize)]
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size(size))
     assert drawn.driver._get_terminal_size() == (COLUMNS, ROWS)
@@ -312,58 +314,6 @@ def test_the_terminal_is_opened_again_where_that_is_permitted(
         os.close(descriptor)
 
 
-# Workarounds for Textual do what they are for.
-
-
-class Reading(SteadyDriver):
-    """A driver that reads a pipe, and keeps the messages."""
-
-    def __init__(self) -> None:
-        super().__init__(cast("Any", None))
-        self.fileno, self.typed = os.pipe()
-        self.received: list[object] = []
-        self.thread = threading.Thread(target=self.run_input_thread, daemon=True)
-        self.thread.start()
-
-    def process_message(self, message: object) -> None:
-        self.received.append(message)
-
-    async def read_until(self, found: Callable[[Reading], bool]) -> None:
-        async with asyncio.timeout(60):
-            while not found(self):  # noqa: ASYNC110 - by another thread
-                await asyncio.sleep(0.01)
-
-
-@pytest.mark.parametrize("malformed", ["\x1b[99999999999u", "\x1b[97;5;99999999999u"])
-async def test_reading_goes_on_after_a_malformed_key(malformed: str) -> None:
-    driver = Reading()
-    os.write(driver.typed, malformed.encode())
-
-    def types(driver: Reading) -> bool:
-        """Type until a key arrives: what is read together with the malformed key is lost."""
-        os.write(driver.typed, b"a")
-        return any(isinstance(each, Key) and each.key == "a" for each in driver.received)
-
-    await driver.read_until(types)
-    os.close(driver.typed)
-    await driver.read_until(lambda d: not d.thread.is_alive())
-
-
-async def test_an_answer_about_the_background_is_no_key() -> None:
-    driver = Reading()
-    for piece in ("a", "\x1b]11;rgb:ffff/", "ff00/eeee\x1b\\", "q"):
-        before = len(driver.received)
-        os.write(driver.typed, piece.encode())
-        if piece != "\x1b]11;rgb:ffff/":  # the start of an answer is held back
-            await driver.read_until(lambda d, before=before: len(d.received) > before)  # type: ignore[misc]
-    key, answer, last = driver.received
-    assert isinstance(key, Key)
-    assert isinstance(answer, BackgroundAnswered)
-    assert answer.is_light
-    assert isinstance(last, Key)
-    os.close(driver.typed)
-
-
 @pytest.mark.parametrize(
     ("answer", "light"),
     [
@@ -375,16 +325,11 @@ async def test_an_answer_about_the_background_is_no_key() -> None:
 )
 def test_backgrounds(answer: str, light: bool) -> None:
     answers = InputFilter()
-    assert answers.feed(f"x{answer}y") == "xy"
+    assert answers.feed(f"x{answer[:9]}") == "x", "the start of an answer is held back"
+    assert answers.feed(f"{answer[9:]}y") == "y"
     (found,) = answers.take_answers()
     assert isinstance(found, BackgroundAnswered)
     assert found.is_light is light
-
-
-async def test_at_the_end_of_input_reading_ends() -> None:
-    driver = Reading()
-    os.close(driver.typed)
-    await driver.read_until(lambda d: not d.thread.is_alive())
 
 
 # Escapes are taken out of pasted text, however it comes.

@@ -79,36 +79,23 @@ def begun(target: Target, until: float) -> list[Any]:
     return [hello, PLAN, *windows(target, until), Verified(3, 0)]
 
 
-def whole(target: Target, **changes: Any) -> list[Any]:
+def whole(target: Target) -> list[Any]:
     """All that is said of a run."""
-    return [*begun(target, SECONDS), Done(result(target, **changes))]
+    return [*begun(target, SECONDS), Done(result(target))]
 
 
 def table(kind: str, target: Target) -> list[Any]:
     """A run that is a table: the devices differ, as they do."""
     factor = mean(target) / 700
-    found: list[Any] = []
-    for event in table_events(kind):
+    *found, last = table_events(kind)
+    rows = []
+    for n, event in enumerate(found):
         if isinstance(event, Point):
-            values = {
-                name: value / factor if name == "seconds" else value * factor
-                for name, value in event.values.items()
-            }
-            found.append(dataclasses.replace(event, values=values))
-        elif isinstance(event, Done):
-            rows = tuple(each for each in found if isinstance(each, Point))
-            peak = event.result.tflops_peak
-            made = dataclasses.replace(
-                event.result,
-                device=target.name,
-                device_uuid=target.uuid,
-                points=rows,
-                tflops_peak=peak and peak * factor,
-            )
-            found.append(Done(made))
-        else:
-            found.append(event)
-    return found
+            values = {name: value * factor for name, value in event.values.items()}
+            found[n] = dataclasses.replace(event, values=values)
+            rows.append(found[n])
+    made = {"device": target.name, "device_uuid": target.uuid, "points": tuple(rows)}
+    return [*found, Done(dataclasses.replace(last.result, **made))]
 
 
 def group(count: int, until: float | None = None, kind: str = "soak") -> Run:
@@ -123,10 +110,7 @@ def group(count: int, until: float | None = None, kind: str = "soak") -> Run:
 
 
 class Scripted(PreparedSession):
-    """What `DeviceRunner` is to a fleet: says what the script has for its device.
-
-    After a script without an end it goes on until it is stopped.
-    """
+    """Says what the script has for its device, and goes on until it is stopped."""
 
     script: dict[str | None, list[Any]]
     lingers: bool = False
@@ -139,11 +123,9 @@ class Scripted(PreparedSession):
         self._by = ""
 
     def begin(self) -> None:
-        """All are ready."""
         self._begun.set()
 
     async def events(self) -> AsyncGenerator[Any]:
-        """Waits after the plan, as a worker does."""
         target = self._target
         for event in self.script.get(target.number, whole(target)):
             yield event
@@ -158,6 +140,5 @@ class Scripted(PreparedSession):
         yield Done(result(target, stopped=self._by, seconds=5.0))
 
     async def stop(self, by: str = "user") -> None:
-        """Ends it."""
         self._by = by
         self._stopped.set()

@@ -360,7 +360,6 @@ class GputopApp(SteadyApp, inherit_bindings=False):
 
     def report(self, error: BaseException) -> None:
         """Show a fault in gputop that does not end it."""
-        self.log.error(error)
         if says_process_limit(error):
             self.notify(
                 str(process_limit_problem("Not done")),
