@@ -1,7 +1,5 @@
 """Who imports what: as a contract over the source, and as it is at run time."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util
@@ -76,11 +74,6 @@ WITHOUT = {
         ),
         {"asyncio", "decimal", "fractions", "msgspec", "platformdirs", "ssl", "statistics"},
     ),
-    "the fleet screen": (
-        f"import {SHELL}.start, {SHELL}.app, gputop.fleet.screens.screen",
-        {"gputop.stream.child", "gputop.ui.benchmark.screen", f"{SHELL}.dashboard", "plotext"},
-    ),
-    "the start of the sampler": (f"import {SHELL}.start", HEAVY - {"asyncio"}),
     "the simulation": (
         (
             "from gputop.stream.launch import StreamOptions\n"
@@ -109,13 +102,7 @@ def test_the_worker_needs_nothing_of_gputop() -> None:
     assert loaded_by(program, among) == {"gputop_worker.main"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "bench.worker",
-        "bench.cluster.node_actor",
-    ],
-)
+@pytest.mark.parametrize("name", ["bench.worker", "bench.cluster.node_actor"])
 def test_what_runs_elsewhere_imports_only_its_own_and_the_standard_library(name: str) -> None:
     """It is copied to where there may be no gputop; torch is loaded there by name."""
     place = ROOT / "gputop" / name.replace(".", "/")

@@ -1,14 +1,10 @@
 """A file is written whole, or what was there stays."""
 
-from __future__ import annotations
-
 import os
 import resource
-import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Literal
 
 import platformdirs
 import pytest
@@ -23,19 +19,13 @@ def names(folder: Path) -> list[str]:
 
 
 def test_it_is_written_and_replaced(tmp_path: Path) -> None:
-    file = tmp_path / "a"
+    file, link = tmp_path / "a", tmp_path / "link"
     write_whole(file, b"one")
-    write_whole(file, b"two")
+    link.symlink_to(file)
+    write_whole(link, b"two")
     assert file.read_bytes() == b"two"
-    assert names(tmp_path) == ["a"]
-
-
-def test_a_link_stays_one(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "there" / "a")
-    write_whole(tmp_path / "link", b"one")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "there" / "a").read_bytes() == b"one"
+    assert link.is_symlink()
+    assert sorted(names(tmp_path)) == ["a", "link"]
 
 
 @pytest.mark.usefixtures("no_bytecode")
@@ -84,18 +74,6 @@ def test_only_regular_files_are_replaced(tmp_path: Path, pipe: Path) -> None:
 
 
 @needs_root
-def test_a_device_node_survives_root(tmp_path: Path) -> None:
-    node = tmp_path / "node"
-    try:
-        os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-    except PermissionError:
-        pytest.skip("no device nodes in this container")
-    with pytest.raises(OSError, match="it is not a regular file"):
-        write_whole(node, b"one")
-    assert stat.S_ISCHR(node.stat().st_mode)
-
-
-@needs_root
 def test_another_user_s_file_is_not_replaced(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes(b"theirs")
@@ -114,16 +92,10 @@ def test_the_users_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("no_home")
-@pytest.mark.parametrize("kind", ["config", "data"])
-def test_a_user_without_a_home_folder_has_none_of_them(
-    kind: Literal["config", "data"], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_user_without_a_home_folder_has_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NoHomeError, match=f"HOME is not set, and user {os.getuid()} "):
-        user_folder(kind)
+        user_folder("config")
     # Versions of platformdirs before 4.12 raise nothing.
-    monkeypatch.setattr(platformdirs, f"user_{kind}_path", lambda _: Path("~/.local/gputop"))
+    monkeypatch.setattr(platformdirs, "user_data_path", lambda _: Path("~/.local/gputop"))
     with pytest.raises(NoHomeError):
-        user_folder(kind)
-    monkeypatch.undo()
-    monkeypatch.setenv(f"XDG_{kind.upper()}_HOME", str(tmp_path))
-    assert user_folder(kind) == tmp_path / "gputop"
+        user_folder("data")

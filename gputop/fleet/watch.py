@@ -129,8 +129,8 @@ class FleetWatch:
     def __init__(
         self,
         server: PrometheusServer,
-        match: str = "",
-        interval: float = 10.0,
+        match: str,
+        interval: float,
         *,
         seconds: float = SECONDS,
         refresh_seconds: float = REFRESH_SECONDS,

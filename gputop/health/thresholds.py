@@ -109,7 +109,7 @@ POWER_CAP = Limit(30, 15)
 LIMIT_LOWERED = 0.97
 """Share of the default power limit below which it counts as lowered. Rounding causes less."""
 HEAT = Limit(5, 1)
-"""% of the time slowed by heat: three samples of a minute, not one."""
+"""% of the time slowed by heat: four samples of a minute, not one."""
 HARDWARE = Limit(4, 0.5)
 """% of the time slowed by hardware: three samples of a minute. It should never happen."""
 CLOCK_LOAD = Limit(80, 70)

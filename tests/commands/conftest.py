@@ -1,19 +1,14 @@
 """Commands that see prepared snapshots, in this process."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gputop import cli
 from gputop.agent.problem import Problem
-from gputop.stream.child import Interruption
-
-if TYPE_CHECKING:
-    from gputop.stream.child import Snapshot
+from gputop.stream.child import Interruption, Snapshot
 
 Ran = Callable[..., tuple[int, str, str]]
 STOPPED = Interruption(

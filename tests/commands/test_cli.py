@@ -1,12 +1,10 @@
 """The command line: what is refused and how, and what `status` prints where."""
 
-from __future__ import annotations
-
 import argparse
 import subprocess
-import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +16,6 @@ from gputop.settings import Settings
 from gputop.stream.launch import module_command
 from tests.e2e.shipped import run
 from tests.terminal import ALTERNATE_SCREEN, Terminal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GPUTOP = module_command("gputop")
 BOUND = 60.0
@@ -43,15 +38,11 @@ HELP = "Try `gputop --help`."
 REFUSED = [
     (["--interval", "0"], INTERVAL),
     (["--interval", "nan"], INTERVAL),
-    (["--interval", "1\n2"], INTERVAL),
     (["--interval"], HELP),
     (["stream", "--count", "0"], COUNT),
     (["stream", "--count", "9" * 5000], COUNT),
     (["stream", "--format", "xml"], "(choose from 'jsonl', 'csv'). Try `gputop stream --help`."),
-    (
-        ["stream", "--query", "gpu_util"],
-        "There is no column 'gpu_util'. Did you mean gpu_utilization_percent?",
-    ),
+    (["stream", "--query", "gpu_util"], "Did you mean gpu_utilization_percent?"),
     (["stream", "--format", "jsonl", "--query", "name"], "Leave out --format jsonl."),
     (["stream", "--replay", "x", "--interval", "2"], "Leave it out, or --replay."),
     (["--replay", "x", "--record", "y"], "Leave it out, or --replay."),
@@ -63,7 +54,6 @@ REFUSED = [
     (["--host", "a", "--remote-command", "'x"], "Quote it as in a shell."),
     (["status", "--host", "a", "--watch"], "or see `gputop --host NAME`."),
     (["--show-secrets", "--host", "a"], "other machines: they mask theirs. Leave it out."),
-    (["--show-secrets", "--replay", "x"], "Leave it out, or --replay."),
     (["--show-secrets", "status"], "what is printed is masked. Leave it out."),
     (["--theme", "pink"], HELP),
     (["monitor"], HELP),
@@ -77,28 +67,21 @@ REFUSED = [
     (["status", "--json", "--no-processes"], "has every reading. Leave it out, or --json."),
     (["status", "--by-user", "--top", "3"], "for totals by user. Leave it out, or --by-user."),
     (["status", "--no-processes", "--sort", "pid"], "Leave it out, or --no-processes."),
-    (
-        ["status", "-L", "--json"],
-        "for a list of the GPUs. Leave it out, or --list-gpus.",
-    ),
+    (["status", "-L", "--json"], "for a list of the GPUs. Leave it out, or --list-gpus."),
     (["why", "--replay", "x", "--seconds", "9"], "a recording, which is read whole. Leave it out."),
     (["--record", "x", "status"], "Try `gputop stream --output FILE`."),
     (["status", "--match", 'a="b"'], "Name its server with --prometheus URL."),
     (["--prometheus", "http://a", "--host", "b"], "for a fleet. Leave it out, or --prometheus."),
-    (["--prometheus", "http://a", "--replay", "b"], "for a fleet. Leave it out, or --prometheus."),
     (["--prometheus", "http://a", "stream"], "--prometheus is not for `stream`. Leave it out."),
-    (
-        ["exporter", "-u", "ada"],
-        "for metrics of devices. Leave it out, or add --processes.",
-    ),
+    (["--prometheus", "http://ada:s3cret@a"], "and GPUTOP_PROMETHEUS_PASSWORD."),
+    (["--prometheus", "prometheus"], "give http://prometheus:9090."),
+    (["--prometheus", "http://a", "--match", "cluster=a"], """'cluster="a",rack=~"r1.*"'."""),
+    (["exporter", "-u", "ada"], "for metrics of devices. Leave it out, or add --processes."),
     (["exporter", "--certfile", "a"], "TLS needs --certfile and --keyfile. Give both."),
     (["--demo", "doctor"], "--demo is not for `doctor`. Leave it out."),
     (["-i", "1,GPU-4f", "bench"], "Choose with --device 1,GPU-4f."),
     (["-i", "MIG"], "`gputop status -L` lists them."),
-    (
-        ["completion", "powershell"],
-        "(choose from 'bash', 'zsh', 'fish'). Try `gputop completion --help`.",
-    ),
+    (["completion", "powershell"], "'fish'). Try `gputop completion --help`."),
     (["pick", "--min-free", "20"], "Give one such as 20GiB, 512MiB or 80%."),
     (["pick", "--max-busy", "101"], "Give a number from 0 to 100, such as 10."),
     (["pick", "--wait", "inf"], "Give seconds, such as 600."),
@@ -106,14 +89,9 @@ REFUSED = [
     (["bench", "--device", "moon"], "`gputop status -L` lists them."),
     (["bench", "--dtype", "float31"], "float8_e4m3, int8."),
     (["bench", "memroy"], "Did you mean memory?"),
-    *(
-        (["exporter", "--listen", address], "or :9835 for all interfaces.")
-        for address in ("", "::1:9835", "host:99999", "a b:1")
-    ),
-    (
-        ["bench", "--device", "cpu", "--python", "/no/such/python"],
-        "Give the path of a Python that has torch, such as ~/venv/bin/python.",
-    ),
+    (["exporter", "--listen", "::1:9835"], "or :9835 for all interfaces."),
+    (["exporter", "--listen", "host:99999"], "or :9835 for all interfaces."),
+    (["bench", "--device", "cpu", "--python", "/no/such"], "torch, such as ~/venv/bin/python."),
 ]
 
 
@@ -138,7 +116,6 @@ def test_bad_usage_is_one_line_with_the_remedy(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--config", "/none.toml", "status"], "the settings file /none.toml: No such file or d"),
         (["statsu"], "statsu is unknown. Did you mean status?"),
         (["status", "--colmns", "x"], "--colmns is unknown. Did you mean --columns?"),
         (["exporter", "--lisen=:1"], "--lisen is unknown. Did you mean --listen?"),
@@ -169,11 +146,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_list_of_nvidia_smi_needs_no_command() -> None:
-    listed = run("--demo", "-L")
-    assert (listed.returncode, listed.stderr) == (0, "")
-    for words in (["status", "-L"], ["-L", "status"]):
-        assert run(*words, "--demo").stdout == listed.stdout
-    assert listed.stdout.startswith("GPU 0: NVIDIA H100")
+    assert run("--demo", "-L").stdout.startswith("GPU 0: NVIDIA H100")
 
 
 SHARED_OPTIONS = {
@@ -269,10 +242,8 @@ def test_only_the_chosen_processes_are_kept(words: list[str], kept: set[int]) ->
         ([], {"command": None, "interval": None, "demo": False, "python": None}),
         (["--demo", "status"], {"command": "status", "demo": True}),
         (["status"], {"command": "status", "demo": False, "json": False}),
-        (["--interval", "5", "stream"], {"interval": 5.0, "count": None}),
         (["stream", "--interval", "5", "--count", "3"], {"interval": 5.0, "count": 3}),
         (["--interval", "5", "stream", "--interval", "2"], {"interval": 2.0}),
-        (["--python", sys.executable, "bench"], {"command": "bench", "python": sys.executable}),
         (["--python", "/bin/sh", "bench", "--python", "/bin/ls"], {"python": "/bin/ls"}),
     ],
 )
@@ -310,20 +281,7 @@ def test_the_dashboard_gets_what_the_command_line_says(monkeypatch: pytest.Monke
     assert started.settings == Settings()
 
 
-def test_the_command_line_counts_before_the_file_in_both_directions(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    started = Started(monkeypatch)
-    file = tmp_path / "mine.toml"
-    file.write_text("mouse = false\nbell = true\nreadonly = true\ntheme = 7\n")
-    assert cli.main(["--config", str(file), "--mouse", "--no-bell"]) == 0
-    assert started.settings == Settings(readonly=True)
-    assert started.config == file
-    (problem,) = started.problems
-    assert str(problem).startswith(f"theme = 7 in {file} is not used")
-
-
-def test_a_settings_file_that_is_named_must_exist(
+def test_a_settings_file_that_is_named_must_exist_and_counts_after_the_options(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     started = Started(monkeypatch)
@@ -332,9 +290,11 @@ def test_a_settings_file_that_is_named_must_exist(
         cli.main(["--config", str(file)])
     said = f"gputop: error: the settings file {file}: No such file or directory. "
     assert capsys.readouterr().err == f"{said}Correct --config, or leave it out.\n"
-    file.touch()
-    assert cli.main(["--config", str(file)]) == 0
-    assert started.problems == []
+    file.write_text("mouse = false\nbell = true\nreadonly = true\ntheme = 7\n")
+    assert cli.main(["--config", str(file), "--mouse", "--no-bell"]) == 0
+    assert started.settings == Settings(readonly=True)
+    (problem,) = started.problems
+    assert str(problem).startswith(f"theme = 7 in {file} is not used")
     file.unlink()
     monkeypatch.setenv("GPUTOP_CONFIG", str(file))  # S creates it
     assert cli.main([]) == 0

@@ -1,36 +1,22 @@
 """`gputop pick` as a command: what goes to CUDA, and what goes to who reads it."""
 
-from __future__ import annotations
-
+import dataclasses
 import json
-import os
-import shlex
-import signal
-import subprocess
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from gputop.stream.launch import module_command
-from tests import fake_ssh
-from tests.driver import GPU_IS_LOST, RESET_REQUIRED, UNKNOWN, FakeDevice, FakeProcess
+from gputop.agent.device import Device, DeviceSample, DeviceState
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import Machine, MachineState, Process
+from gputop.commands.pick import LOOKS
+from gputop.stream.child import Snapshot
+from tests.commands.conftest import STOPPED, Ran
 from tests.e2e.shipped import run
-from tests.fake_ssh import FakeSsh
-from tests.health.machines import has
-from tests.streams import inventory, readings, sample
+from tests.health.test_idle_devices import among, look, taken
+from tests.streams import GIB, NO_DRIVER, device, lost, no_driver, process, sample
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.driver import FakeDriver
-
-PICK = [*module_command("gputop"), "pick"]
-BOUND = 60.0
-GIB = 1 << 30
-BY_BUS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-UUIDS = [f"GPU-{n:08x}-fa4e-4dcf-8a3b-{n:012x}" for n in range(9)]
-"""As the fake driver makes them."""
+UUIDS = [device(n).uuid for n in range(9)]
 
 
 @pytest.fixture(autouse=True)
@@ -39,197 +25,162 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def device(busy: int = 0, used: int = 0, **changes: Any) -> FakeDevice:
-    return FakeDevice(gpu_utilization_percent=busy, memory_used_bytes=used * GIB, **changes)
+def seen(
+    *looks: DeviceSample, devices: tuple[Device, ...] = (), processes: tuple[Process, ...] = ()
+) -> list[Snapshot]:
+    """As many snapshots of these devices as a look takes."""
+    devices = devices or tuple(device(n) for n in range(len(looks)))
+    return [Snapshot(among(*devices), taken(*looks, processes=processes))] * LOOKS
 
 
-def picked(
-    driver: FakeDriver, *arguments: str, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    return run("pick", *arguments, env={**driver.environment(), **environment})
+def test_the_idlest_first(ran: Ran) -> None:
+    found = seen(look(0, 9, 40), look(1, 0, 78), look(2), lost(3))
+    assert ran(found, "pick", "-n", "3") == (0, f"{UUIDS[2]},{UUIDS[1]},{UUIDS[0]}\n", "")
 
 
-@pytest.mark.driver
-def test_the_idlest_first(driver: FakeDriver) -> None:
-    driver.write(device(9, 40), device(0, 1), device(0), device(code=GPU_IS_LOST))
-    done = picked(driver, "-n", "3")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{UUIDS[2]},{UUIDS[1]},{UUIDS[0]}\n"
-
-
-@pytest.mark.driver
-def test_nothing_fits_and_the_reason_for_each(driver: FakeDriver) -> None:
-    driver.write(
-        device(97, 3),
-        device(0, 70),
-        device(compute_mode=2),
-        device(compute_mode=3, processes=(FakeProcess(os.getpid()),)),
+def test_nothing_fits_and_the_reason_for_each(ran: Ran) -> None:
+    modes = ("default", "default", "prohibited", "exclusive_process")
+    found = seen(
+        look(0, 97, 77),
+        look(1, 0, 9),
+        look(2),
+        look(3),
+        devices=tuple(device(n, compute_mode=mode) for n, mode in enumerate(modes)),
+        processes=(process(7, 3),),
     )
-    done = picked(driver, "--max-busy", "10", "--min-free", "20GiB")
-    assert (done.returncode, done.stdout) == (3, "")
-    (line,) = done.stderr.splitlines()
-    start, _, end = line.partition(f"process {os.getpid()} ")
-    assert start == (
+    status, out, err = ran(found, "pick", "--max-busy", "10", "--min-free", "20GiB")
+    assert (status, out) == (3, "")
+    assert err == (
         "gputop: error: no device fits. GPU 0: 97 % busy, at most 10 % wanted. "
-        "GPU 1: 9.03 GiB of 79.0 GiB free, 20.0 GiB wanted. GPU 2: its compute mode is prohibited. "
-        "GPU 3: its compute mode is exclusive, and "
+        "GPU 1: 9.00 GiB of 80.0 GiB free, 20.0 GiB wanted. GPU 2: its compute mode is prohibited. "
+        "GPU 3: its compute mode is exclusive, and process 7 of ada holds it. "
+        "Ask for less, wait with --wait, or see `gputop doctor`.\n"
     )
-    assert end.endswith(" holds it. Ask for less, wait with --wait, or see `gputop doctor`.")
 
 
-BAD: dict[str, Any] = {
-    "LOST: it no longer answers on its bus": {"code": GPU_IS_LOST},
-    "NEEDS RESET: the driver has given up on it": {"code": RESET_REQUIRED},
-    "NOT RESPONDING: calls to its driver hang or fail": {"code": UNKNOWN},
-    "needs a reset": has(recovery=1),
-    "needs a reboot of its machine": has(recovery=2),
-    "3 uncorrected ECC errors": has(uncorrected=3),
-    "no spare memory rows left": has(failed=1),
-    "a memory row to remap at the next reset": has(pending=1),
+BAD: dict[str, dict[str, Any]] = {
+    "LOST: it no longer answers on its bus": {"state": DeviceState.LOST},
+    "NEEDS RESET: the driver has given up on it": {"state": DeviceState.NEEDS_RESET},
+    "NOT RESPONDING: calls to its driver hang or fail": {"state": DeviceState.NOT_RESPONDING},
+    "needs a reset": {"recovery_action": "gpu_reset"},
+    "needs a reboot of its machine": {"recovery_action": "node_reboot"},
+    "3 uncorrected ECC errors": {"ecc_uncorrected": 3},
+    "no spare memory rows left": {"remap_failed": True},
+    "a memory row to remap at the next reset": {"remap_pending": True},
 }
 
 
-@pytest.mark.driver
-def test_a_device_with_a_fault_is_never_picked(driver: FakeDriver) -> None:
+def test_a_device_with_a_fault_is_never_picked(ran: Ran) -> None:
     """All of them are idle and the last one is full: that one is taken, with a warning."""
-    driver.write(*(device(**faults) for faults in BAD.values()), device(99, 78))
-    done = picked(driver)
-    assert (done.returncode, done.stdout) == (0, f"{UUIDS[-1]}\n")
-    done = picked(driver, "-n", "2")
-    assert (done.returncode, done.stdout) == (3, "")
+    sick = [look(n, **faults) for n, faults in enumerate(BAD.values())]
+    found = seen(*sick, look(8, 99, 2))
+    status, out, err = ran(found, "pick")
+    assert (status, out) == (0, f"{UUIDS[8]}\n")
+    assert "is 99 % busy" in err
+    status, out, err = ran(found, "pick", "-n", "2")
+    assert (status, out) == (3, "")
     for index, reason in enumerate(BAD):
-        assert f"GPU {index}: {reason}" in done.stderr
+        assert f"GPU {index}: {reason}" in err
 
 
-@pytest.mark.driver
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (
-            ["--min-free", "200GiB"],
-            "none of 2 devices have 200 GiB of memory: the largest has 79.6 GiB",
-        ),
-        (["--min-free", "200GiB", "--wait"], "none of 2 devices have 200 GiB of memory"),
-        (["--min-free", "60GiB", "-n", "2"], "1 of 2 devices have 60.0 GiB of memory"),
+        (["200GiB"], "none of 2 devices have 200 GiB of memory: the largest has 80.0 GiB"),
+        (["200GiB", "--wait"], "none of 2 devices have 200 GiB of memory"),
+        (["60GiB", "-n", "2"], "1 of 2 devices have 60.0 GiB of memory"),
     ],
 )
-def test_more_memory_than_there_is(driver: FakeDriver, arguments: list[str], says: str) -> None:
-    """Nothing is waited for: it would be for ever."""
-    driver.write(device(), device(memory_total_bytes=40 * GIB))
-    done = picked(driver, *arguments)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith(f"gputop: error: {says}")
-    assert done.stderr.endswith(". Ask for less with --min-free.\n")
-    assert done.stderr.count("\n") == 1
+def test_more_memory_than_there_is_is_not_waited_for(
+    ran: Ran, arguments: list[str], says: str
+) -> None:
+    small = look(1, memory_used_bytes=0, memory_free_bytes=40 * GIB)
+    found = seen(look(0, free=80), small, devices=(device(0), device(1, memory_total_bytes=None)))
+    status, out, err = ran(found, "pick", "--min-free", *arguments)
+    assert (status, out) == (3, "")
+    assert err.startswith(f"gputop: error: {says}")
+    assert err.endswith(". Ask for less with --min-free.\n")
 
 
-INDICES = "gputop: these indices need CUDA_DEVICE_ORDER=PCI_BUS_ID: without it CUDA counts the "
+def test_indices_are_those_of_the_bus(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    buses = ("9A", "1A", "2A")
+    devices = tuple(device(n, pci_bus_id=f"00000000:{bus}:00.0") for n, bus in enumerate(buses))
+    found = seen(look(0, 9), look(1), look(2, 5), devices=devices)
+    status, out, err = ran(found, "pick", "-n", "3", "--index")
+    assert (status, out) == (0, "0,1,2\n")
+    assert err.startswith("gputop: these indices need CUDA_DEVICE_ORDER=PCI_BUS_ID: without it ")
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    assert ran(found, "pick", "--index") == (0, "0\n", "")
 
 
-@pytest.mark.driver
-def test_indices_are_those_of_the_bus(driver: FakeDriver) -> None:
-    driver.write(
-        device(9, pci_bus_id="00000000:9A:00.0"),
-        device(0, pci_bus_id="00000000:1A:00.0"),
-        device(5, pci_bus_id="00000000:2A:00.0"),
-    )
-    done = picked(driver, "-n", "3", "--index")
-    assert (done.returncode, done.stdout) == (0, "0,1,2\n")
-    assert done.stderr == f"{INDICES}fastest device first\n"
-    done = picked(driver, "--index", "--max-busy", "100", **BY_BUS)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
-
-
-@pytest.mark.driver
-def test_as_json(driver: FakeDriver) -> None:
-    driver.write(device(30), device(0, 1))
-    done = picked(driver, "--json", "--max-busy", "10")
-    document = json.loads(done.stdout)
-    assert (done.returncode, document["picked"]) == (0, [UUIDS[1]])
-    assert [each["reason"] for each in document["devices"]] == [
-        None,
-        "30 % busy, at most 10 % wanted",
-    ]
+def test_as_json(ran: Ran) -> None:
+    found = seen(look(0, 30), look(1, 0, 78))
+    status, out, _ = ran(found, "pick", "--json", "--max-busy", "10")
+    document = json.loads(out)
+    assert (status, document["picked"]) == (0, [UUIDS[1]])
+    busy = "30 % busy, at most 10 % wanted"
+    assert [each["reason"] for each in document["devices"]] == [None, busy]
     assert document["devices"][1]["busy_percent"] == 30.0
-    done = picked(driver, "--json", "--min-free", "100%", "-n", "2")
-    assert (done.returncode, json.loads(done.stdout)["picked"]) == (3, [])
+    status, out, _ = ran(found, "pick", "--json", "--min-free", "100%", "-n", "2")
+    assert (status, json.loads(out)["picked"]) == (3, [])
 
 
-@pytest.mark.driver
-def test_a_device_that_comes_free_is_waited_for(driver: FakeDriver) -> None:
+@pytest.mark.parametrize(
+    ("words", "then", "status", "out"),
+    [
+        ([], seen(look(0)), 0, f"{UUIDS[0]}\n"),
+        (["600"], [KeyboardInterrupt()], 130, ""),
+        ([], [STOPPED, *seen(look(0))], 0, f"{UUIDS[0]}\n"),
+    ],
+)
+def test_a_device_that_comes_free_is_waited_for(
+    ran: Ran, words: list[str], then: list[Any], status: int, out: str
+) -> None:
     """What it waits for is said once; a gap of less than a second is not idle."""
-    driver.write(device(97))
-    with subprocess.Popen(
-        [*PICK, "--max-busy", "10", "--wait"],
-        env={**os.environ, **driver.environment()},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline() == b"gputop: no device fits: waiting\n"
-        driver.change(0, gpu_utilization_percent=0)
-        out, rest = process.communicate(timeout=BOUND)
-        assert (process.returncode, out, rest) == (0, f"{UUIDS[0]}\n".encode(), b"")
+    gap = [*seen(look(0))[1:], *seen(look(0, 97))]
+    found = ran([*seen(look(0, 97)), *gap, *then], "pick", "--max-busy", "10", "--wait", *words)
+    until = ", for up to 600 s" if words else ""
+    assert found == (status, out, f"gputop: no device fits: waiting{until}\n")
 
 
-@pytest.mark.driver
-def test_an_interrupted_wait_prints_nothing(driver: FakeDriver) -> None:
-    driver.write(device(97))
-    with subprocess.Popen(
-        [*PICK, "--max-busy", "10", "--wait", "600"],
-        env={**os.environ, **driver.environment()},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline() == b"gputop: no device fits: waiting, for up to 600 s\n"
-        process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=BOUND) == (b"", b"")
-        assert process.returncode == 130
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (Snapshot(no_driver(), sample(0)), f"{NO_DRIVER}"),
+        (Snapshot(among(), sample(0)), "There is no device to pick: the driver has none"),
+        (STOPPED, "The sampler stopped: "),
+    ],
+)
+def test_without_devices_it_is_one_line(ran: Ran, found: Any, said: str) -> None:
+    status, out, err = ran([found], "pick")
+    assert (status, out, err.count("\n")) == (3, "", 1)
+    assert err.startswith(f"gputop: error: {said}")
 
 
-def test_simulated_devices_are_said_to_be(tmp_path: Path) -> None:
+def test_simulated_devices_are_said_to_be() -> None:
     done = run("pick", "--demo")
     assert done.stdout.startswith("GPU-51a00007-")  # the notebook that does nothing
     assert done.stderr == "gputop: these devices are simulated: CUDA cannot use them\n"
 
 
-# On other hosts.
-
-
-@pytest.fixture
-def ssh(tmp_path: Path) -> FakeSsh:
-    """Hosts `a`, whose two devices are busy, and `b`, whose two are idle."""
-    made = FakeSsh(tmp_path)
-    for host, busy in (("a", 90), ("b", 3)):
-        changes = {"gpu_utilization_percent": busy, "memory_used_bytes": 0}
-        devices = tuple(readings(n, memory_free_bytes=80 * GIB, **changes) for n in range(2))
-        seen = replace(sample(0), devices=devices)
-        words = shlex.join(fake_ssh.stream(inventory(2), seen))
-        made.does(host, f"command={shlex.quote(words)}")
-    return made
-
-
-def picked_of(ssh: FakeSsh, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run("pick", *arguments, env={"PATH": ssh.path, "CUDA_VISIBLE_DEVICES": "7"})
-
-
-@pytest.mark.parametrize(("options", "names"), [([], "{0},{1}"), (["--index"], "0,1")])
-def test_the_host_with_the_idlest_devices(ssh: FakeSsh, options: list[str], names: str) -> None:
-    """CUDA_VISIBLE_DEVICES is about this machine."""
-    done = picked_of(ssh, "-n", "2", "--host", "a", "--host", "b", *options)
-    uuids = [each.uuid for each in inventory(2).devices]
-    assert (done.returncode, done.stdout) == (0, f"b {names.format(*uuids)}\n")
-
-
-def test_a_host_that_is_away_is_named_and_the_others_are_chosen_from(ssh: FakeSsh) -> None:
-    ssh.does("c", fake_ssh.REFUSED)
-    done = picked_of(ssh, "--host", "c", "--host", "b")
-    assert done.stdout.startswith("b GPU-")
-    assert "c is unreachable: connect to host c port 22: Connection refused" in done.stderr
-    assert done.stderr.count("\n") == 1
-    alone = picked_of(ssh, "--host", "c")
-    assert (alone.returncode, alone.stdout) == (3, "")
-    assert alone.stderr.startswith("gputop: error: c is unreachable: connect to host c")
+@pytest.mark.parametrize(("options", "names"), [([], ",".join(UUIDS[2:4])), (["--index"], "0,1")])
+def test_the_host_with_the_idlest_devices(
+    ran: Ran, options: list[str], names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also beside one that is away. CUDA_VISIBLE_DEVICES is about this machine."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    away = Machine("c", MachineState.AWAY, problem=Problem("c is unreachable", "why", "Try"))
+    machines = (Machine("a", MachineState.OK), Machine("b", MachineState.OK), away)
+    found = [
+        Snapshot(each.inventory, dataclasses.replace(each.sample, machines=machines))
+        for each in seen(
+            *(look(n, 90 if n < 2 else 3, 80) for n in range(4)),
+            devices=tuple(device(n, machine="ab"[n // 2]) for n in range(4)),
+        )
+    ]
+    status, out, err = ran(found, "pick", "-n", "2", "--host", "a", "--host", "b", *options)
+    assert (status, out) == (0, f"b {names}\n")
+    assert err.startswith("gputop: c is unreachable: why. Try.\n")
+    alone = Snapshot(among(), dataclasses.replace(sample(0), machines=(away,)))
+    status, out, err = ran([alone], "pick", "--host", "c")
+    assert (status, out, err) == (3, "", "gputop: error: c is unreachable: why. Try\n")

@@ -1,7 +1,5 @@
 """`gputop schema`: each document that is printed fits its schema, and a wrong one does not."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

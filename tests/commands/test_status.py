@@ -1,11 +1,9 @@
 """`gputop status` as a command: where its snapshots come from, once and again and again."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,12 +12,9 @@ from gputop.agent.problem import Problem
 from gputop.stream.child import Snapshot, StreamError
 from gputop.stream.launch import module_command
 from tests.commands.conftest import STOPPED, Prepared, Ran
-from tests.driver import FakeDevice
+from tests.driver import FakeDevice, FakeDriver
 from tests.streams import NO_DRIVER, device, inventory, no_driver, process, readings, sample
 from tests.terminal import SHOW_CURSOR, Terminal
-
-if TYPE_CHECKING:
-    from tests.driver import FakeDriver
 
 STATUS = [*module_command("gputop"), "status"]
 BOUND = 60.0

@@ -1,30 +1,21 @@
 """Where a stream goes: what a signal may interrupt, and what it may not."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from gputop.agent.snapshot import Record
 from gputop.commands.stream import SIGNALS, Remarks, whole_records
 from gputop.stream.launch import module_command
 from tests import streams
-from tests.driver import FakeDevice
+from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.shipped import run
-
-if TYPE_CHECKING:
-    from gputop.agent.snapshot import Record
-    from tests.driver import FakeDriver
 
 STREAM = [*module_command("gputop"), "stream"]
 BOUND = 60.0
-
-
-def stream(*options: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return run("stream", *options, env=environment)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -57,28 +48,12 @@ CRASHES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("when", CRASHES)
 def test_a_driver_that_crashes_is_said_in_one_line(when: str, driver: FakeDriver) -> None:
     driver.write(FakeDevice(), **CRASHES[when])
-    done = stream("--count", "3", environment=driver.environment())
+    done = run("stream", "--count", "3", env=driver.environment())
     assert done.returncode == -signal.SIGSEGV
     assert done.stderr == (
         "gputop: error: The NVIDIA library crashed: this process ended with it (segmentation "
         "fault). Start it again. If this repeats, reinstall or update the driver.\n"
     )
-
-
-@pytest.mark.driver
-@pytest.mark.parametrize(
-    ("column", "text", "is_asked"),
-    [("sm_active_percent", "91.5", True), ("gpu_utilization_percent", "97", False)],
-)
-def test_profiling_counters_are_asked_only_for_their_columns(
-    column: str, text: str, is_asked: bool, driver: FakeDriver
-) -> None:
-    driver.write(FakeDevice())
-    options = ("--query", column, "--count", "4", "--interval", "0.25")
-    done = stream(*options, environment=driver.environment())
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1] == text
-    assert (driver.calls()["nvmlGpmMetricsGet"] > 0) == is_asked
 
 
 @pytest.mark.driver

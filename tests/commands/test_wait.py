@@ -1,11 +1,9 @@
 """`gputop wait`: what it prints, runs and returns."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +11,9 @@ from gputop import cli
 from gputop.console import COULD_NOT_RUN, FINE, USAGE
 from gputop.stream.child import Snapshot
 from tests.commands.conftest import STOPPED, Ran
-from tests.health.test_waiting import BUSY, IDLE, watched
+from tests.health.histories import watched
+from tests.health.test_waiting import BUSY, IDLE
 from tests.streams import NO_DRIVER, no_driver
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_condition_that_is_met_is_printed(ran: Ran) -> None:
@@ -76,12 +72,7 @@ def test_the_terminal_shows_a_note_if_there_is_one(
         ),
     ],
 )
-def test_an_error_is_one_line(
-    ran: Ran,
-    words: tuple[str, ...],
-    status: int,
-    message: str,
-) -> None:
+def test_an_error_is_one_line(ran: Ran, words: tuple[str, ...], status: int, message: str) -> None:
     snapshot = Snapshot(no_driver(), dataclasses.replace(watched(IDLE, IDLE)[0].sample, devices=()))
     found, _, err = ran([snapshot], "wait", *words)
     assert found == status

@@ -83,7 +83,7 @@ def wanted(fleet: Fleet) -> dict[str, str]:
 @pytest.mark.slow
 async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
     with scraped_fleet(tmp_path) as url:
-        watch = FleetWatch(PrometheusServer(url), interval=1.0)
+        watch = FleetWatch(PrometheusServer(url), "", 1.0)
         fleet = await asyncio.wait_for(until_all_is_found(watch), 2 * BOUND)
         done = await asyncio.to_thread(
             subprocess.run,

@@ -1,26 +1,19 @@
 """What a server may answer, and what becomes of it: a reading or a problem in one line."""
 
-from __future__ import annotations
-
 import gzip
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
-from itertools import repeat
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.fleet import client as module
 from gputop.fleet.client import AskError, Client
 from gputop.fleet.server import PrometheusServer
+from tests.output.test_scrape import Certificate
 from tests.prometheus import EMPTY, FakePrometheus, Response, answer, error, vector
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HTML = {"Content-Type": "text/html"}
 START = b'{"status":"success","data":{"resultType":"vector","result":['
@@ -90,16 +83,6 @@ def test_an_answer_beyond_a_bound_is_left_out(monkeypatch: pytest.MonkeyPatch) -
     assert "larger than 2 MiB" in refused(Response(body, 200, headers))
 
 
-def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ANSWER_BYTES", 2 << 20)
-    with FakePrometheus(lambda _: Response(b"", 200, {"Transfer-Encoding": "chunked"})) as fake:
-        fake.after = repeat(b"10000\r\n" + b" " * 65536 + b"\r\n")
-        client = Client(PrometheusServer(fake.url), 30)
-        with pytest.raises(AskError, match="larger than 2 MiB"):
-            client.ask("up")
-        client.close()
-
-
 def test_headers_are_sent_and_not_to_where_a_redirect_leads(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("s3cret")
@@ -145,7 +128,6 @@ def test_a_server_that_hangs_is_given_up() -> None:
 
 
 def test_an_answer_that_drips_is_given_up() -> None:
-    """Its every byte comes within the time limit of a socket."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         over = threading.Event()
 
@@ -235,27 +217,9 @@ def test_certificates_that_are_not_there(name: str) -> None:
         Client(server).ask("up")
 
 
-@pytest.fixture
-def certified(tmp_path: Path) -> Path:
-    """A certificate that is its own authority, for both ends, and its key."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("there is no openssl")
-    subprocess.run(
-        [
-            *(openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")),
-        ],
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
-    return tmp_path
-
-
-def test_certificates_of_both_ends(certified: Path) -> None:
-    cert, key = certified / "cert.pem", certified / "key.pem"
+def test_certificates_of_both_ends(tmp_path: Path) -> None:
+    made = Certificate(tmp_path)  # its own authority, for both ends
+    cert, key = made.cert, made.key
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=cert)
     context.load_cert_chain(cert, key)
     context.verify_mode = ssl.CERT_REQUIRED

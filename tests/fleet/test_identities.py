@@ -1,11 +1,6 @@
 """Who and where a GPU is, by the labels of either exporter."""
 
-from __future__ import annotations
-
-from hypothesis import given
-from hypothesis import strategies as st
-
-from gputop.fleet.identities import Identities, natural_key, target_of
+from gputop.fleet.identities import Identities, target_of
 from tests.prometheus import labels, uuid
 
 
@@ -105,13 +100,3 @@ def test_order_and_what_can_be_grouped_by() -> None:
         ("node10", "0"),
     ]
     assert found.label_names == ("instance", "job", "rack", "zone", "pod")
-
-
-@given(st.lists(st.dictionaries(st.sampled_from([*labels(0, GPU_I_ID="", host="")]), st.text())))
-def test_any_labels_make_places(rows: list[dict[str, str]]) -> None:
-    found = Identities(rows)
-    keys = {found.key_of(row) for row in rows if row.get("UUID") or row.get("uuid")}
-    assert set(found.all) == keys
-    assert list(found.all.values()) == sorted(
-        found.all.values(), key=lambda p: (natural_key(p.host), natural_key(p.index), p.key)
-    )

@@ -1,23 +1,20 @@
 """Histories as a stream would have left them, and what the rules say at their end."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Host, Inventory, Process, Sample
 from gputop.health.findings import Finding
 from gputop.health.judge import Judge, Judgement, NoFinding, Verdict
+from gputop.stream.child import Snapshot
 from gputop.stream.history import History
 from tests import streams
 from tests.streams import GIB, NOW
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 BUSY, SM = "gpu_utilization_percent", "sm_active_percent"
 TENSOR, DRAM = "tensor_active_percent", "dram_active_percent"
@@ -144,7 +141,7 @@ class Machine:
     def inventory(self) -> Inventory:
         return streams.inventory(devices=0, interval_seconds=self.interval)
 
-    def run(self, seconds: float, *, judged: bool = True) -> Machine:
+    def run(self, seconds: float, *, judged: bool = True) -> Self:
         """Goes on for that long."""
         inventory = dataclasses.replace(self.inventory, devices=tuple(self.devices))
         for _ in range(round(seconds / self.interval)):
@@ -155,7 +152,7 @@ class Machine:
                 self.said.append(self.judge.judge(self.history, inventory, sample, self.events))
         return self
 
-    def watched(self, seconds: float) -> Machine:
+    def watched(self, seconds: float) -> Self:
         """Goes on for that long, and is judged at the end."""
         self.run(seconds - self.interval, judged=False)
         return self.run(self.interval)
@@ -211,6 +208,24 @@ def one(
     """One device for a while, its readings changed, with one process."""
     machine.setdefault("processes", (process or trainer(),))
     return Machine(readings=({**of, **(changes or {})},), **machine).watched(seconds)
+
+
+def watched(
+    *readings: Mapping[str, Value], seconds: int = 30, machines: Any = (), **process: Any
+) -> list[Snapshot]:
+    """Snapshots, one each second, of devices that do this."""
+    many = range(len(readings))
+    made = Machine(
+        devices=tuple(map(device, many)),
+        readings=tuple({**WORKING, **each} for each in readings),
+        processes=tuple(trainer(n, **process) for n in many),
+    )
+    inventory = dataclasses.replace(made.inventory, devices=tuple(made.devices))
+    found = []
+    for _ in range(seconds):
+        found.append(Snapshot(inventory, dataclasses.replace(made.sample(), machines=machines)))
+        made.ticks += 1
+    return found
 
 
 def finding(machine: Machine, rule: str, index: int = 0) -> Finding:

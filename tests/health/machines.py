@@ -1,9 +1,9 @@
 """Machines for doctor: a fake driver, a fake root and a fake torch, and the facts made of them."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,15 +16,9 @@ from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.health.doctor.doctor_facts import DoctorFacts, TorchFacts
 from gputop.health.doctor.kernel_log import read_kernel_log
-from tests.driver import FakeDevice, FakeProcess
+from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.fake_root import BUILT, DEVICES, LIBRARY, LOADED, fake_root, gpu
 from tests.streams import GIB, NOW
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tests.driver import FakeDriver
 
 UPTIME = 100_000.0
 VALUES = FakeDevice().values

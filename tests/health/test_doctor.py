@@ -1,12 +1,11 @@
 """`gputop doctor` as it is shipped: what it prints, its JSON and its exit status."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -14,15 +13,10 @@ from gputop import __version__
 from gputop.health.doctor import examine
 from gputop.health.doctor.doctor_facts import gather
 from gputop.health.findings import Severity
-from gputop.output.doctor_page import document, page
+from gputop.output.doctor_page import page
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER
 from tests.health.machines import HEALTHY, Machine, h100, has
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
 
 BOUND = 90.0
 THREE = (
@@ -78,14 +72,11 @@ def test_what_the_rules_say_of_one_snapshot(driver: FakeDriver, no_torch: str) -
     assert (done.returncode, done.stderr) == (1, "")
     made = json.loads(done.stdout)
     assert made.keys() == {"versions", "checks"}
-    assert {tuple(each) for each in made["checks"]} == {
-        ("check", "group", "status", "finding", "remedy", "device")
-    }
-    said = {each["check"]: each for each in made["checks"]}
-    wrong = {name: each["status"] for name, each in said.items() if each["status"] != "ok"}
-    assert wrong.items() >= {("thermal", "warning"), ("unattributed", "warning")}
-    assert wrong["recovery"] == "problem"
-    assert said["recovery"]["finding"] == "needs a reset"
+    keys = ("check", "group", "status", "finding", "remedy", "device")
+    assert {tuple(each) for each in made["checks"]} == {keys}
+    said = {each["check"]: (each["status"], each["finding"]) for each in made["checks"]}
+    assert said["thermal"][0] == said["unattributed"][0] == "warning"
+    assert said["recovery"] == ("problem", "needs a reset")
 
 
 def test_a_device_that_hangs_is_waited_for_and_named(driver: FakeDriver, no_torch: str) -> None:
@@ -159,14 +150,5 @@ def test_the_page_at_80_columns(nvml: FakeDriver, tmp_path: Path) -> None:
     assert text.splitlines()[-1] == "1 problem, 1 warning, 1 note."
     coloured = page(findings, facts, 80, colour=True)
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == text
-    assert (
-        max(map(len, page(findings, facts, 40).splitlines())) <= 56
-    )  # no text is less than 30 wide
-
-
-def test_foreign_text_is_inert(nvml: FakeDriver, tmp_path: Path) -> None:
-    environment = {"TERM": "x\x1b[31m", "CUDA_VISIBLE_DEVICES": "\x1b[2J", "LANG": "C.\x1b]0;"}
-    facts = Machine(environment=environment).facts(nvml, tmp_path)
-    findings = examine(facts)
-    assert "\x1b" not in page(findings, facts)
-    assert "\x1b" not in json.dumps(document(findings, facts), ensure_ascii=False)
+    # No text is less than 30 wide.
+    assert max(map(len, page(findings, facts, 40).splitlines())) <= 56

@@ -1,9 +1,8 @@
 """Every check of doctor, on machines where it finds something and where it does not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,6 +21,7 @@ from tests.driver import (
     RESET_REQUIRED,
     UNKNOWN,
     VERSION_MISMATCH,
+    FakeDriver,
 )
 from tests.driver.platforms import PLATFORMS, v100
 from tests.fake_root import (
@@ -36,11 +36,6 @@ from tests.fake_root import (
     gpu,
 )
 from tests.health.machines import HEALTHY, HUNG, TERMINAL, TORCH, UPTIME, Machine, h100, has, lacks
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.driver import FakeDriver
 
 pytestmark = pytest.mark.driver
 

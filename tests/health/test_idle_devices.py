@@ -1,7 +1,5 @@
 """Which devices are the idlest, and why others are left out."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

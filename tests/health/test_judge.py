@@ -1,20 +1,17 @@
 """All rules together: they never raise, are quiet where all is well, and do not flicker."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
+from gputop.agent.device import DeviceState
+from gputop.agent.snapshot import Event
 from gputop.health.findings import Severity
-from gputop.health.judge import RULES, judge_snapshot
-from gputop.health.thresholds import Limit
+from gputop.health.judge import RULES, Judge, judge_snapshot
 from tests.health.histories import IDLE, WORKING, Machine, device, noise, one, saw, trainer
-from tests.streams import GIB
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.streams import GIB, NOW
 
 STEADY = {"pcie_generation", "pcie_width", "performance_state", "pcie_replays", "ecc_corrected"}
 STEADY |= {"ecc_uncorrected", "remapped_rows", "memory_total_bytes", "power_limit_watts"}
@@ -38,50 +35,6 @@ def test_a_healthy_machine_has_no_findings(of: dict[str, Any]) -> None:
     assert [said.findings for said in machine.said if said.findings] == []
 
 
-NOISY: dict[str, Callable[[int], dict[str, Any]]] = {
-    "input_bound": lambda seed: {"gpu_utilization_percent": noise(80, 8, seed)},
-    "not_working": lambda seed: {"sm_active_percent": noise(30, 8, seed)},
-    "no_tensor_cores": lambda seed: {"tensor_active_percent": noise(1, 0.8, seed)},
-    "memory_bound": lambda seed: {
-        "dram_active_percent": noise(70, 6, seed),
-        "tensor_active_percent": 5.0,
-    },
-    "clocks_low": lambda seed: {"sm_clock_mhz": noise(1188, 40, seed)},
-    "power_capped": lambda seed: {"clock_event_reasons": chance("sw_power_cap", seed)},
-    "almost_full": lambda seed: {
-        "memory_used_bytes": noise(98 * GIB, GIB / 10, seed),
-        "memory_free_bytes": 2 * GIB,
-    },
-}
-"""Noise around the very limit of each."""
-
-
-@pytest.mark.daily(4)
-@pytest.mark.parametrize("rule", NOISY)
-@pytest.mark.parametrize("seed", range(2))
-def test_findings_do_not_flicker(rule: str, seed: int) -> None:
-    """A finding comes or goes a few times in ten minutes at most; one number would do it often."""
-    readings = {**WORKING, **NOISY[rule](seed)}
-    machine = Machine(readings=(readings,), processes=(trainer(cpu_percent=99.0),)).run(600)
-    assert any(f.rule == rule for said in machine.said for f in said.findings)
-    assert machine.changes(rule) <= 3
-
-
-def chance(reason: str, seed: int) -> Callable[[int], tuple[str, ...]]:
-    """That it is so in three of ten samples."""
-    digits = noise(0, 1, seed)
-    return lambda tick: (reason,) if digits(tick) > 0.524 else ()
-
-
-def test_a_limit_begins_and_ends_apart() -> None:
-    up, down = Limit(80, 70), Limit(10, 20)
-    values = (69, 71, 79, 80)
-    assert [up.passed(v, held=False) for v in values] == [False, False, False, True]
-    assert [up.passed(v, held=True) for v in values] == [False, True, True, True]
-    assert [down.passed(v, held=False) for v in (21, 20, 11, 10)] == [False, False, False, True]
-    assert [down.passed(v, held=True) for v in (21, 20, 11, 10)] == [False, True, True, True]
-
-
 def test_the_gravest_first_then_what_to_look_at_first() -> None:
     machine = one(
         {
@@ -103,10 +56,7 @@ SNAPSHOT_RULES = {rule.name for rule in RULES if not rule.needs_history}
 STEADILY: tuple[dict[str, Any], ...] = (
     {},
     {"ecc_uncorrected": 3},
-    {"remap_pending": True},
-    {"recovery_action": "gpu_reset"},
     {"memory_used_bytes": 79.5 * GIB, "memory_free_bytes": 0.5 * GIB},
-    {"clock_event_reasons": ("sw_thermal",)},
     {"clock_event_reasons": ("hw_thermal", "hw_slowdown")},
     {"clock_event_reasons": ("hw_power_brake", "sw_power_cap")},
     {"pcie_width": 8, "performance_state": 8},
@@ -130,3 +80,58 @@ def test_one_snapshot_tells_what_a_minute_of_the_same_would(
         f.rule: f.severity for f in machine.last.findings if f.rule in SNAPSHOT_RULES
     }
     assert not any("of the time" in found.line for found in at_once.findings)
+
+
+MANY = 6
+SICK: Mapping[str, Any] = {"sm_active_percent": 10.0, "clock_event_reasons": ("sw_thermal",)}
+
+
+def machine(**changes: Any) -> Machine:
+    """Devices of one job."""
+    return Machine(
+        devices=tuple(device(n) for n in range(MANY)),
+        readings=({**WORKING, **changes},) * MANY,
+        processes=tuple(trainer(n, slurm_job="7") for n in range(MANY)),
+        judge=Judge(),
+    )
+
+
+def worse(made: Machine, index: int, **changes: Any) -> None:
+    """That device goes on with other readings."""
+    made.readings = tuple(
+        {**each, **changes} if n == index else each for n, each in enumerate(made.readings)
+    )
+
+
+SUDDEN = (
+    {"ecc_uncorrected": 1},
+    {"remap_pending": True},
+    {"remap_failed": True},
+    {"recovery_action": "gpu_reset"},
+)
+
+
+@pytest.mark.parametrize("changes", SUDDEN, ids=str)
+def test_a_fault_is_judged_at_its_tick_and_when_it_is_over(changes: dict[str, Any]) -> None:
+    made = machine().run(22)
+    worse(made, 5, **changes)
+    assert [f.device_uuid for f in made.run(1).last.findings] == [device(5).uuid]
+    worse(made, 5, **WORKING)
+    assert made.run(1).last.findings == ()
+
+
+def test_an_xid_is_judged_at_its_tick() -> None:
+    made = machine().run(22)
+    for code in (79, 48):
+        now = NOW + made.ticks
+        made.events = (*made.events, Event(now, device(3).uuid, "xid", code))
+        (found,) = made.run(1).last.findings
+        assert found.line.startswith(f"Xid {code}")
+        assert (found.device_uuid, found.since) == (device(3).uuid, now)
+
+
+def test_devices_that_stop_to_answer_are_judged_at_their_tick() -> None:
+    made = machine(**SICK).run(42)
+    assert made.last.findings
+    made.state = DeviceState.LOST
+    assert made.run(1).last.findings == ()

@@ -1,19 +1,14 @@
 """Xid errors in the kernel's log."""
 
-from __future__ import annotations
-
 import errno
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gputop.agent.linux.driver_files import same_address
 from gputop.health.doctor.kernel_log import KernelLog, LoggedXid, read_kernel_log
 from tests.fake_root import fake_root
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOG = """\
 6,339,5140900,-;NET: Registered PF_NETLINK protocol family
@@ -31,11 +26,8 @@ def test_the_xids_with_their_age(tmp_path: Path) -> None:
     assert read_kernel_log(root, lambda: 4200.0) == KernelLog(
         (LoggedXid("0000:17:00", 79, 200.0), LoggedXid("0000:27:00", 31, 99.5))
     )
-
-
-def test_a_clock_that_is_behind_makes_no_age_below_zero(tmp_path: Path) -> None:
-    xids = read_kernel_log(fake_root(tmp_path, {"/dev/kmsg": LOG}), lambda: 4050.0).xids
-    assert [each.age_seconds for each in xids] == [50.0, 0.0]
+    behind = read_kernel_log(root, lambda: 4050.0).xids
+    assert [each.age_seconds for each in behind] == [50.0, 0.0], "never below zero"
 
 
 def test_a_log_that_cannot_be_read_says_why(tmp_path: Path) -> None:
@@ -70,12 +62,10 @@ def test_it_is_read_to_its_end_and_no_further(
     ("one", "other", "same"),
     [
         ("0000:17:00", "00000000:17:00.0", True),
-        ("0000:17:00.0", "00000000:17:00.0", True),
         ("0000:AF:00", "00000000:af:00.0", True),
         ("0000:17:00", "00000001:17:00.0", False),
         ("0000:17:00", "00000000:27:00.0", False),
         ("", "", False),
-        ("17:00", "17:00", False),
         ("x:y:z", "x:y:z", False),
     ],
 )

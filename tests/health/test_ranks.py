@@ -1,17 +1,14 @@
 """Jobs of ranks: which ranks there are, and which one the others wait for."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.health.findings import Severity
 from gputop.health.judge import NoFinding
-from gputop.health.ranks import FALLEN, HeldUp, Job, compare, find_jobs, in_order
+from gputop.health.ranks import FALLEN, Job, compare, find_jobs, in_order
 from tests.health.histories import (
     BUSY,
     CLOCK,
@@ -30,9 +27,6 @@ from tests.health.histories import (
     trainer,
 )
 from tests.streams import GIB, process
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 JOB = "node01:29500"
 READINGS = (BUSY, WATTS, FALLEN, SM, TENSOR)
@@ -105,27 +99,23 @@ def test_the_rank_that_the_others_wait_for(
         assert (state.held_up.rank, state.held_up.hangs) == (held_up, hangs)
 
 
-PERCENT = st.floats(0, 100)
-LOADS = st.builds(load_of, PERCENT, *[st.none() | PERCENT] * 4) | st.sampled_from(
-    [WORKS, WAITS, HALF, STARVES, STOPPED]
+@pytest.mark.parametrize(
+    ("last", "numbers"),
+    [
+        (lambda n: WORKS | {BUSY: 97 - n}, (9, 10, 6, 5)),
+        (lambda n: WORKS | {WATTS: 84 + n}, (14, 15, 10, 9)),
+        (lambda n: WORKS | {TENSOR: 52 + n}, (9, 10, 7, 6)),
+    ],
 )
-
-
-@given(st.lists(LOADS, max_size=6), st.booleans())
-def test_whatever_the_loads_are_at_most_one_rank_is_named(loads: list[Load], hangs: bool) -> None:
-    before = HeldUp(0, BUSY, 0.0, 100.0, hangs)
-    state = compare(Job(JOB, {}, 0), dict(enumerate(loads)), before)
-    if state.held_up is not None:
-        assert state.held_up.rank < len(loads)
-        assert state.held_up.rank not in state.waiting or not state.held_up.hangs
-
-
-def test_a_rank_near_a_limit_stays() -> None:
-    job = Job(JOB, {}, 0)
-    before = compare(job, dict(enumerate([WORKS, WORKS, STARVES])))
-    near = dict(enumerate([WORKS, WORKS, WORKS | {BUSY: 90}]))
-    assert compare(job, near, before.held_up).held_up is not None
-    assert compare(job, near).held_up is None
+def test_a_rank_is_named_from_one_limit_on_until_another(
+    last: Callable[[float], Load], numbers: list[float]
+) -> None:
+    before, named = None, []
+    for number in numbers:
+        loads = [WORKS, WORKS, last(number)]
+        before = compare(Job(JOB, {}, 0), dict(enumerate(loads)), before).held_up
+        named.append(before is not None)
+    assert named == [False, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -189,6 +179,7 @@ def test_a_rank_that_hangs_is_named_on_its_device_only(spins: dict[str, Any]) ->
         "all ranks but 3 wait in a collective for rank 3 (pid 4003): busy 0 %, the others 100 %"
     )
     assert found.remedy == "See where it is: `s` on pid 4003 in the dashboard (py-spy)"
+    assert found.cost_percent == 100
     for index in range(3):
         silent(machine, "held_up", index)
     for index in range(4):
@@ -220,6 +211,9 @@ def test_a_rank_whose_host_is_slow_is_named() -> None:
     )
     labels = [each.label for each in finding(machine, "held_up", 2).evidence]
     assert labels[-2:] == ["CPU of its process", "of the others"]
+    assert finding(machine, "held_up", 2).cost_percent == 0  # power does not show a share
+    less_busy = ranks({}, {}, {BUSY: 67})
+    assert finding(less_busy, "held_up", 2).cost_percent == 30
 
 
 def test_a_rank_of_another_machine_has_another_remedy() -> None:
@@ -251,14 +245,6 @@ def test_ranks_that_share_a_device_are_not_compared() -> None:
         processes=tuple(rank(n, 3, n % 2) for n in range(3)),
     ).watched(40)
     assert machine.last.jobs[JOB].lacking == "ranks share a GPU"
-
-
-def test_a_finding_comes_and_goes_once() -> None:
-    machine = ranks(SPINS, SPINS, IDLE, seconds=1).run(39)
-    machine.readings = (WORKING, WORKING, WORKING)
-    machine.run(40)
-    assert machine.changes("held_up", index=2) == 2
-    assert machine.last.jobs[JOB].sentence() == "3 ranks. No rank is out of line"
 
 
 def test_jobs_that_are_held_up_come_first() -> None:

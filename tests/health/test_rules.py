@@ -1,7 +1,5 @@
 """Each rule: where it has to speak, where it must not, and where it has to say that it cannot."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -53,6 +51,7 @@ STARVED = {BUSY: saw(95, 0, 8, 3)}
 WAVES = {BUSY: noise(45, 6)}
 QUIET = {WATTS: 130.0}
 COPYING = {"memory_utilization_percent": 88}
+SLOW = ("hw_slowdown",)
 BRAKED = {REASONS: ("hw_slowdown", "hw_power_brake")}
 HOT_AT_TIMES = {REASONS: saw(HEAT, (), 40, 20), CLOCK: saw(900, 1800, 40, 20)}
 FULL_CORE, WAITS = trainer(cpu_percent=99.0), trainer(io_wait=lambda tick: tick % 2 == 0)
@@ -208,40 +207,25 @@ SILENT: list[tuple[str, Callable[[], Machine]]] = [
     quiet("input_bound", one, process=FULL_CORE),
     quiet("input_bound", one, host_cpu=100.0),
     quiet("input_bound", one, STARVED, host_cpu=100.0, processes=()),
-    quiet("input_bound", one, {BUSY: 2}, process=FULL_CORE),
-    quiet("not_working", one, {BUSY: 60, SM: 5.0}),
     quiet("not_working", without, *NO_GPM),
-    quiet("no_tensor_cores", one, {TENSOR: 0.0, "fp64_active_percent": 60.0}),
     quiet("no_tensor_cores", one, {TENSOR: 0.0}, process=trainer(kind=ProcessKind.GRAPHICS)),
-    # that is for the memory-bound rule
-    quiet("no_tensor_cores", one, {TENSOR: 0.0, DRAM: 90.0}),
-    quiet("memory_bound", one, {DRAM: 86.0}),
-    quiet("pcie_bound", one, {RX: 20e9}),
     # an idle link has slowed down: what it carried was little for what it can
     quiet("pcie_bound", one, {GENERATION: saw(5, 1, 9, 8), RX: 9e9}),
-    quiet("link_degraded", one, {GENERATION: 1}, of=IDLE),
     quiet("link_degraded", one, {GENERATION: saw(5, 1, 9, 2)}),
     quiet("link_degraded", one, {GENERATION: 1, "performance_state": 5}),
-    quiet("power_capped", one, {REASONS: saw(CAP, (), 30, 2)}),
     quiet("power_capped", one, {LIMIT: 300.0, WATTS: 120.0}),
-    quiet("thermal", one, {REASONS: saw(HEAT, (), 60, 1)}),
     # The bit of the hardware's slowdown comes with that of its heat.
     quiet("hardware_slowdown", one, {REASONS: HARDWARE_HEAT}),
     quiet("clocks_low", one, {CLOCK: 1110, REASONS: CAP}),
-    quiet("clocks_low", one, {CLOCK: 345, BUSY: 20}),
     # somebody works with it now and then
     quiet("held_idle", one, {HELD: 18 * GIB, BUSY: saw(80, 0, 120, 3)}, of=IDLE, seconds=400),
     quiet("unattributed", one, {UNATTRIBUTED: saw(9 * GIB, GIB, 20, 15)}),
-    quiet("ghost_load", one, {BUSY: 3}, processes=()),
     # taken ahead by its allocator
     quiet("almost_full", one, {USED: 75 * GIB, FREE: 5 * GIB}),
     # a part of the host's memory that was set aside
     quiet("almost_full", one, {USED: 4 * GIB, FREE: 0}, devices=SHARED, host_memory=(3, 21)),
     quiet("link_degraded", one, {GENERATION: 1, WIDTH: 1}, devices=SHARED),
-    quiet("straggler", job, {CLOCK: 1710}),
     quiet("straggler", job, {CLOCK: 1500}, slurm_job=None, parent_pid=1),
-    quiet("straggler", job, {CLOCK: 1500, BUSY: 5}),
-    quiet("imbalance", job, {USED: 66 * GIB}),
     quiet("xid", one, events=(at(-4000, 79),)),
     quiet("ecc", one, {"ecc_corrected": 400}),
 ]
@@ -378,6 +362,68 @@ def test_peers_are_of_the_same_kind_and_of_the_same_job() -> None:
     assert not isinstance(alone(devices=mixed).verdict("straggler"), Finding)
 
 
-def test_rules_have_names() -> None:
-    assert len({rule.name for rule in RULES}) == len(RULES)
-    assert all(rule.title and rule.judge.__doc__ for rule in RULES)
+LINK = 63_015_384_615
+"""Bytes per second of PCIe 5.0 with 16 lanes."""
+BLIND_LOAD: dict[str, Any] = {**NO_GPM, LIMIT: 100}
+Numbers = tuple[float, float, float, float]
+LIMITS: list[tuple[str, Callable[[float], Mapping[str, Any]], Numbers]] = [
+    ("input_bound", lambda n: {BUSY: n, "host_cpu": 100.0}, (81, 80, 85, 86)),
+    ("input_bound", lambda n: {BUSY: n, "host_cpu": 100.0}, (9, 10, 5, 4)),
+    ("input_bound", lambda n: {BUSY: 60, "host_cpu": n}, (94, 95, 90, 89)),
+    ("input_bound", lambda n: {BUSY: 60, "processes": (trainer(cpu_percent=n),)}, (89, 90, 80, 79)),
+    ("input_bound", lambda n: {BUSY: 60, "processes": (waits(n),)}, (18, 19, 13, 12)),
+    ("not_working", lambda n: {BUSY: n, SM: 12}, (89, 90, 85, 84)),
+    ("not_working", lambda n: {SM: n}, (31, 30, 40, 41)),
+    ("not_working", lambda n: {**BLIND_LOAD, WATTS: n}, (29, 28, 33, 34)),
+    ("no_tensor_cores", lambda n: {TENSOR: 0, SM: n}, (49, 50, 40, 39)),
+    ("no_tensor_cores", lambda n: {TENSOR: n}, (1.1, 1, 2, 2.1)),
+    ("no_tensor_cores", lambda n: {TENSOR: 0, "fp64_active_percent": n}, (10, 9, 9, 10)),
+    ("no_tensor_cores", lambda n: {TENSOR: 0, DRAM: n}, (60, 59, 59, 60)),
+    ("memory_bound", lambda n: {TENSOR: 4, DRAM: n}, (69, 70, 60, 59)),
+    ("memory_bound", lambda n: {DRAM: 86, TENSOR: n}, (26, 25, 30, 31)),
+    ("pcie_bound", lambda n: {RX: n / 100 * LINK}, (69, 70.1, 60.1, 59)),
+    ("link_degraded", lambda n: {WIDTH: 8, BUSY: n}, (49, 50, 30, 29)),
+    ("power_capped", lambda n: {REASONS: saw(CAP, (), 61, int(n))}, (18, 19, 10, 9)),
+    ("thermal", lambda n: {REASONS: saw(HEAT, (), 61, int(n))}, (3, 4, 1, 0)),
+    ("hardware_slowdown", lambda n: {REASONS: saw(SLOW, (), 61, int(n))}, (2, 3, 1, 0)),
+    ("clocks_low", lambda n: {CLOCK: n / 100 * 1980}, (61, 60, 65, 66)),
+    ("clocks_low", lambda n: {CLOCK: 990, BUSY: n}, (79, 80, 70, 69)),
+    ("clocks_low", lambda n: {CLOCK: 990, REASONS: saw((), CAP, 61, int(n))}, (48, 49, 43, 42)),
+    ("unattributed", lambda n: {UNATTRIBUTED: n * GIB}, (1.4, 1.5, 1.25, 1.2)),
+    ("ghost_load", lambda n: {BUSY: n, "processes": ()}, (19, 20, 10, 9)),
+    ("almost_full", lambda n: {USED: n, FREE: 100 - n}, (97.9, 98, 97, 96.9)),
+    ("held_idle", lambda n: {**IDLE, HELD: n * GIB}, (0.9, 1, 0.75, 0.7)),
+    ("held_idle", lambda n: {**IDLE, HELD: 2 * GIB, BUSY: n}, (2, 1, 3, 4)),
+    ("straggler", lambda n: {CLOCK: n / 100 * 1755}, (92.1, 91.9, 94.9, 95.1)),
+    ("straggler", lambda n: {CLOCK: 1500, BUSY: saw(100, 0, 61, int(n))}, (30, 31, 25, 24)),
+    ("imbalance", lambda n: {USED: (60 + 0.8 * n) * GIB}, (14.9, 15.1, 12.1, 11.9)),
+    ("imbalance", lambda n: {BUSY: 97 - n}, (24, 25, 20, 19)),
+]
+"""Rules with readings of which four numbers are without, with, still with and without a finding.
+
+There are 61 samples in a minute.
+"""
+
+
+def waits(samples: float) -> Any:
+    """A process that waits for storage in so many samples of a minute."""
+    return trainer(io_wait=saw(True, False, 61, int(samples)))
+
+
+@pytest.mark.parametrize(("rule", "readings", "numbers"), LIMITS)
+def test_a_finding_begins_at_a_limit_and_ends_at_another(
+    rule: str,
+    readings: Callable[[float], Mapping[str, Any]],
+    numbers: Numbers,
+) -> None:
+    machine = job({}) if rule in ("straggler", "imbalance") else one(seconds=1)
+    least = WARNING if rule == "input_bound" else INFORMATION
+    found = []
+    for number in numbers:
+        changes = {**WORKING, **readings(number)}
+        machine.host_cpu = changes.pop("host_cpu", 40.0)
+        machine.processes = changes.pop("processes", machine.processes)
+        machine.readings = (changes, *machine.readings[1:])
+        verdict = machine.watched(302 if rule == "held_idle" else 62).verdict(rule)
+        found.append(isinstance(verdict, Finding) and verdict.severity >= least)
+    assert found == [False, True, True, False]

@@ -1,7 +1,5 @@
 """What a Python process does, from the stacks that py-spy writes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -24,13 +22,8 @@ py-spy> a message
 def test_time_counts_for_the_innermost_function_outside_the_standard_library() -> None:
     expected = "71 % in DataLoader `_next_data`, 20 % in `step` (train.py:4), 9 % in Python itself"
     assert summarize(RAW).sentence == expected
-
-
-def test_a_program_without_names_of_threads_has_one_thread() -> None:
-    assert summarize("thread (7);work (/a/b.py:1) 9").sentence == "100 % in `work` (b.py:1)"
-
-
-def test_no_python_code_is_said_in_words() -> None:
+    without_names = "thread (7);work (/a/b.py:1) 9"
+    assert summarize(without_names).sentence == "100 % in `work` (b.py:1)"
     assert summarize("").sentence == "No Python code was running"
 
 
@@ -57,12 +50,9 @@ def test_a_restricted_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "sysctl" in problem.remedy
 
 
-async def test_a_process_that_has_ended_is_named() -> None:
+async def test_without_a_process_or_py_spy_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StacksError, match="it has ended"):
         await sample_stacks(2**22 + 1)
-
-
-async def test_without_py_spy_the_remedy_is_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacks, "find_py_spy", lambda: None)
     with pytest.raises(StacksError, match=r"py-spy is not installed\. Type"):
         await sample_stacks(1)
@@ -70,11 +60,7 @@ async def test_without_py_spy_the_remedy_is_to_install_it(monkeypatch: pytest.Mo
 
 @pytest.mark.skipif(stacks.find_py_spy() is None, reason="py-spy is not installed")
 async def test_a_real_process_is_sampled() -> None:
-    code = (
-        "import time\n"
-        "def wait_for_input():\n    time.sleep(60)\n"
-        "print(flush=True)\nwait_for_input()"
-    )
+    code = "import time\ndef wait_for_input(): time.sleep(60)\nprint(flush=True)\nwait_for_input()"
     words = [sys.executable, "-c", code]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:  # noqa: ASYNC220
         assert process.stdout is not None

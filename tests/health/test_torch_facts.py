@@ -1,18 +1,13 @@
 """What torch says of CUDA: a torch made of a file, in a Python of its own."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gputop.bench.run.worker_launch import Interpreter
 from gputop.health.doctor.doctor_facts import TorchFacts, torch_facts
 from tests.bench.workers import needs_torch
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FAKE = """
 import os, sys, types
@@ -29,12 +24,7 @@ class Cuda:
         return 2
 cuda = Cuda()
 """
-SAID = TorchFacts(
-    version="2.9.0+cu128",
-    cuda_version="12.8",
-    architectures=("sm_80", "sm_90"),
-    device_count=2,
-)
+SAID = TorchFacts("2.9.0+cu128", "12.8", ("sm_80", "sm_90"), device_count=2)
 
 
 def interpreter(folder: Path, torch: str) -> Interpreter:
@@ -73,12 +63,9 @@ async def test_a_torch_that_fails_says_why(tmp_path: Path, torch: str, said: Tor
     assert await torch_facts(interpreter(tmp_path, torch)) == said
 
 
-async def test_a_torch_that_hangs_is_ended_with_its_time(tmp_path: Path) -> None:
+async def test_a_python_that_hangs_or_has_gone(tmp_path: Path) -> None:
     hangs = interpreter(tmp_path, "import threading; threading.Event().wait()")
     assert await torch_facts(hangs, 1.0) == TorchFacts(failure="it did not answer within 1 s")
-
-
-async def test_a_python_that_has_gone() -> None:
     gone = Interpreter("/nonexistent/python", "--python", "2.9.0")
     assert await torch_facts(gone) == TorchFacts(failure="there is no such file")
 

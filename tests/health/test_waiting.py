@@ -1,32 +1,14 @@
 """Conditions that `gputop wait` waits for."""
 
-from __future__ import annotations
-
 import subprocess
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gputop.health.waiting import Condition, DeviceWait, Kind, ProcessEnd, parse_condition
 from gputop.stream.child import Snapshot
-from tests import streams
-from tests.health.histories import WORKING, Machine, device
-
-GIB = 1 << 30
-
-
-def watched(*readings: dict[str, Any]) -> list[Snapshot]:
-    """Snapshots, one each second, of two devices that do this."""
-    made = Machine(
-        devices=(device(0), device(1)), readings=tuple({**WORKING, **each} for each in readings)
-    )
-    inventory = replace(streams.inventory(), devices=tuple(made.devices))
-    found = []
-    for _ in range(30):
-        found.append(Snapshot(inventory, made.sample()))
-        made.ticks += 1
-    return found
+from tests.health.histories import watched
+from tests.streams import GIB
 
 
 def met(wait: DeviceWait, snapshots: list[Snapshot]) -> tuple[int, str | None]:
@@ -110,8 +92,3 @@ def test_a_process_is_waited_for_by_its_start_time() -> None:
 def test_a_wrong_condition_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ValueError, match="idle, free:20GiB, exit:4242 or fault"):
         parse_condition(text)
-
-
-def test_a_wrong_amount_is_refused() -> None:
-    with pytest.raises(ValueError, match="not an amount of memory"):
-        parse_condition("free:20")

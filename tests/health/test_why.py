@@ -1,20 +1,15 @@
 """The content of *Why is it slow?*, which the dashboard and `gputop why` show."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
-
-import pytest
 
 from gputop.agent.device import Absence, DeviceState
 from gputop.agent.snapshot import Event
 from gputop.health.findings import Severity
-from gputop.health.judge import RULES
-from gputop.health.why import Situation, WhyReport, figures
+from gputop.health.why import Situation, WhyReport
 from gputop.schema.advice import INDEX
 from tests import streams
-from tests.health.histories import NO_GPM, WORKING, Machine, device, saw, trainer
+from tests.health.histories import NO_GPM, WORKING, Machine, device, trainer
 from tests.streams import NOW
 
 HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 1200}
@@ -43,22 +38,6 @@ def titles(report: WhyReport) -> list[str]:
     return [each.title for each in report.entries]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "summary"),
-    [
-        (15, "No problem so far: 10 of 21 checks done"),
-        (40, "No problem found: all 21 checks done"),
-    ],
-)
-def test_it_says_how_many_checks_have_been_done(seconds: float, summary: str) -> None:
-    report = report_of(situation({}, seconds=seconds))
-    assert report.summary == summary
-    assert report.severity is Severity.OK
-    assert report.done == len(report.fine)
-    lacking = [title for titles in report.lacking.values() for title in titles]
-    assert len(report.fine) + len(lacking) == len(RULES)
-
-
 def test_checks_that_lack_a_reading_are_not_done_and_do_not_wait() -> None:
     absent = dict.fromkeys(NO_GPM, Absence.NOT_SUPPORTED)
     report = report_of(situation(dict(NO_GPM), seconds=400, absent=absent))
@@ -66,15 +45,6 @@ def test_checks_that_lack_a_reading_are_not_done_and_do_not_wait() -> None:
     assert [*report.lacking.values()] == [["tensor cores"], ["memory bandwidth"]]
     assert next(iter(report.lacking)).startswith("no SM active (needs GPM")
     assert report.waiting == 0
-
-
-def test_a_half_idle_gpu_is_reported_although_nothing_explains_it() -> None:
-    report = report_of(situation({"gpu_utilization_percent": saw(100, 4, 12, 6)}, seconds=90))
-    assert titles(report) == ["GPU 0: work has gaps, cause not seen"]
-    assert report.severity is Severity.INFORMATION
-    assert "waiting for input" not in report.fine
-    shown = [f"{label} {text}" for label, text, _ in figures(report.entries[0].evidence[0])]
-    assert shown[:2] == ["idle 47 %", "gaps every 12.0 s"]
 
 
 def test_an_entry_has_one_remedy_for_all_of_its_devices() -> None:

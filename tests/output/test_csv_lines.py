@@ -1,21 +1,16 @@
 """CSV: every reading as a column, with the value of the JSON."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.agent.lines import to_line
+from gputop.agent.snapshot import Inventory, Sample
 from gputop.output.csv_lines import COLUMNS, CsvLines, parse_query
 from tests import streams
 from tests.output.test_public_output import INVENTORY, SAMPLE
-
-if TYPE_CHECKING:
-    from gputop.agent.snapshot import Inventory, Sample
 
 
 def table(query: str, inventory: Inventory, sample: Sample) -> list[dict[str, str]]:

@@ -1,11 +1,8 @@
-"""`gputop status` as a page of text."""
-
-from __future__ import annotations
+"""`gputop status` as a page of text, and what all text pages share."""
 
 import dataclasses
 import json
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -14,13 +11,11 @@ from hypothesis import strategies as st
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import DriverState, Host, Inventory, Process, ProcessKind, Sample, Source
 from gputop.health.findings import Bound, BoundBy
-from gputop.output.pages import as_ascii
+from gputop.output import pages
+from gputop.output.pages import as_ascii, cell, colour_is_wanted, draw_over, rendered
 from gputop.output.process_tables import SORT_KEYS, processes_text, users_document
-from gputop.output.status_page import View, page, parse_columns, users_page
+from gputop.output.status_page import Processes, View, page, parse_columns, users_page
 from gputop.text import cells
-
-if TYPE_CHECKING:
-    from gputop.output.status_page import Processes
 
 GIB = 1 << 30
 INVENTORY = Inventory(
@@ -146,18 +141,6 @@ def test_no_line_is_longer_than_the_terminal_and_no_number_is_cut(
     assert [*map(len, lines)] == [len(line.rstrip()) for line in lines]
 
 
-def test_columns_that_were_chosen() -> None:
-    """In that order; whether a device answers is said unasked."""
-    columns = parse_columns("fan, power_watts,SM clock,busy")
-    lines = page(INVENTORY, SAMPLE, View(columns)).split("\n")[1:]
-    assert lines == [
-        " fan      power     clock   busy  state",
-        "   –  612/700 W  1755 MHz  100 %",
-        "30 %       19 W   210 MHz    3 %",
-        "   –          –         –      –  LOST",
-    ]
-
-
 def test_what_devices_are_bound_by_is_a_column() -> None:
     """The word counts all processes, also those not shown. A dash stands for "cannot tell"."""
     words = {
@@ -173,8 +156,9 @@ def test_what_devices_are_bound_by_is_a_column() -> None:
     assert "bound-by" not in page(INVENTORY, SAMPLE)
 
 
-def test_a_chosen_column_that_does_not_fit_is_named() -> None:
-    columns = parse_columns("fan,power,clock,busy")
+def test_columns_that_were_chosen_are_there_and_those_without_room_are_named() -> None:
+    """In that order; whether a device answers is said unasked."""
+    columns = parse_columns("fan, power_watts,SM clock,busy")
     lines = page(INVENTORY, SAMPLE, View(columns, width=30)).split("\n")[1:]
     assert lines == [
         " fan      power  state",
@@ -183,13 +167,6 @@ def test_a_chosen_column_that_does_not_fit_is_named() -> None:
         "   –          –  LOST",
         "no room for clock, busy",
     ]
-
-
-def test_a_column_that_there_is_not() -> None:
-    with pytest.raises(
-        ValueError, match=r"^'bussy' is not a column\. There are: GPU, name, busy, "
-    ):
-        parse_columns("name,bussy")
 
 
 def test_colours_are_around_the_same_text() -> None:
@@ -219,27 +196,11 @@ def test_a_driver_that_has_not_answered_yet() -> None:
 def test_an_instance_has_a_line_of_its_own_and_shared_memory_is_said() -> None:
     gpu = Device(0, "GPU-a", "NVIDIA GB10", memory_is_shared=True)
     part = Device(1, "MIG-b", "NVIDIA A100 MIG 1g.5gb", "GPU-c", 2)
-    sample = Sample(
-        2.0,
-        Host(),
-        (
-            DeviceSample("GPU-a", age_seconds=0.0, memory_attributed_bytes=3 * GIB),
-            DeviceSample("MIG-b", age_seconds=0.0, memory_used_bytes=GIB),
-        ),
-    )
+    shared = DeviceSample("GPU-a", age_seconds=0.0, memory_attributed_bytes=3 * GIB)
+    own = DeviceSample("MIG-b", age_seconds=0.0, memory_used_bytes=GIB)
     inventory = dataclasses.replace(INVENTORY, devices=(gpu, part))
-    columns = parse_columns("gpu,memory")
-    assert page(inventory, sample, View(columns)).split("\n")[2:] == [
-        "  0  3.00 GiB of the host's",
-        "1:2                1.00 GiB",
-    ]
-
-
-def held(*users: str) -> list[Process]:
-    return [
-        Process(n, "GPU-a", ProcessKind.COMPUTE, n * GIB, user, f"/opt/{user}/run -v")
-        for n, user in enumerate(users, 1)
-    ]
+    text = page(inventory, Sample(2.0, Host(), (shared, own)), View(parse_columns("gpu,memory")))
+    assert text.split("\n")[2:] == ["  0  3.00 GiB of the host's", "1:2                1.00 GiB"]
 
 
 @pytest.mark.parametrize(
@@ -251,17 +212,17 @@ def held(*users: str) -> list[Process]:
         (29, "bo(2.00 GiB) ada(1.00 GiB)"),
         (25, "bo(2.00 GiB) +1"),
         (14, "2 proc."),
-        (1, "2 proc."),
     ],
 )
 def test_the_largest_holder_is_named_longest(room: int | None, shown: str) -> None:
-    assert processes_text(held("ada", "bo"), room) == shown
-
-
-def test_a_long_name_of_a_program_is_cut() -> None:
-    (process,) = held("ada")
-    process = dataclasses.replace(process, command=f"/opt/{'run' * 20} -v")
-    assert processes_text([process], None) == f"ada:{'run' * 13}r/1(1.00 GiB)"
+    held = [
+        Process(n, "GPU-a", ProcessKind.COMPUTE, n * GIB, user, f"/opt/{user}/run -v")
+        for n, user in enumerate(("ada", "bo"), 1)
+    ]
+    assert processes_text(held, room) == shown
+    (_, short) = held
+    long = dataclasses.replace(short, command=f"/opt/{'run' * 20} -v")
+    assert processes_text([long], None) == f"bo:{'run' * 13}r/2(2.00 GiB)"
 
 
 def test_ascii_is_for_terminals_that_have_no_more() -> None:
@@ -341,7 +302,48 @@ def test_totals_by_user() -> None:
     assert made["users"][2]["memory_used_bytes"] is None
 
 
-def test_a_gpu_that_the_driver_does_not_list_is_told() -> None:
-    inventory = dataclasses.replace(INVENTORY, unlisted_gpus=("0000:27:00.0",))
-    last = page(inventory, SAMPLE).splitlines()[-1]
-    assert last == "Host node7: a GPU that the driver does not list, 0000:27:00.0"
+@pytest.mark.parametrize(
+    ("environment", "colour"),
+    [
+        ({}, False),  # standard output is no terminal here
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": ""}, True),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, False),
+    ],
+)
+def test_when_there_are_colours(
+    environment: dict[str, str], colour: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert colour_is_wanted() is colour
+
+
+def test_text_is_never_markup() -> None:
+    table = pages.table()
+    pages.add_column(table, "[bold]name[/]", left=True)
+    table.add_row(cell("[red]x[/] :smile:"))
+    assert rendered(table, width=None, colour=False).splitlines() == [
+        "[bold]name[/]",
+        "[red]x[/] :smile:",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "shown"),
+    [(4, ["1", "2", "3", "4"]), (3, ["1", "2", "– 2 more lines"]), (1, ["– 4 more lines"])],
+)
+def test_a_page_taller_than_the_terminal_says_what_is_left_out(
+    rows: int,
+    shown: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("LINES", str(rows))
+    monkeypatch.setenv("COLUMNS", "20")
+    draw_over("1\n2\n3\n4", first=False)
+    drawn = re.sub(r"\x1b\[[?0-9]*[A-Za-z]", "", capsys.readouterr().out)
+    assert [line.strip() for line in drawn.splitlines()] == shown

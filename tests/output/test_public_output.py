@@ -4,12 +4,11 @@
 change that is meant.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 from zlib import crc32
 
 import pytest
@@ -33,9 +32,6 @@ from gputop.output.status_page import View, document, page
 from gputop.schema.labels import GROUPS, LEGEND
 from gputop.schema.values import absence_text, value_text
 from tests import streams
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 FOLDER = Path(__file__).parents[1] / "data" / "output"
 WORDS = {

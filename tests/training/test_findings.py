@@ -1,7 +1,5 @@
 """Findings about a training: slower steps with their cause, and the GPU's part of a step."""
 
-from __future__ import annotations
-
 import os
 import random
 

@@ -1,7 +1,5 @@
 """Output of terminal programs as plain lines."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

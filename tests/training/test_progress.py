@@ -1,7 +1,5 @@
 """Steps per second from steps and their times."""
 
-from __future__ import annotations
-
 import pytest
 
 from gputop.training.progress import Counter, Point, Progress, rates
@@ -37,12 +35,6 @@ def test_steps_go_on_when_a_bar_begins_again() -> None:
     made = counter(*[(float(t), t % 10) for t in range(40)])
     assert made.points[-1].value == 36  # a bar begins with 0, and each epoch has 9 steps after it
     assert made.step == 9
-
-
-def test_a_rate_needs_two_steps() -> None:
-    assert counter().rate(0.0) is None
-    assert counter((0.0, 5)).rate(1.0) is None
-    assert counter((0.0, 5), (1.0, 5)).rate(1.0) is None
 
 
 def test_the_main_counter_has_most_steps() -> None:

@@ -1,7 +1,5 @@
 """Runs: a relay that outlives gputop, the output with its times, and signals."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -10,17 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.training import relay as relay_module
+from gputop.training import runs
 from gputop.training.follow import attach, training_of
 from gputop.training.relay import OUTPUT, TIMES, OutputFile, write_end, write_record
 from gputop.training.runs import OutputReader, RunError, exit_status, find_run, read_run, start_run
-
-if TYPE_CHECKING:
-    from gputop.training import runs
 
 PATIENCE = 30.0
 
@@ -174,21 +169,22 @@ def test_the_exit_status_is_kept_on_a_full_disk(tmp_path: Path) -> None:
     assert run.status == 7
 
 
-def test_steps_of_a_run_are_followed_while_it_runs() -> None:
+def test_steps_a_second_are_those_that_the_loop_counts() -> None:
     code = (
-        "import time\nfor n in range(40): print(f'step {n} loss {1 / (n + 1)}'); time.sleep(0.02)"
+        "import time\nbegan = time.time()\n"
+        "for n in range(60): print(f'step {n} loss {1 / (n + 1)}'); time.sleep(0.03)\n"
+        "print('own', 59 / (time.time() - began))"
     )
     run, relay = started(code)
     training = training_of(run)
     until(lambda: not training.update() and training.ended)
     relay.wait(PATIENCE)
     training.update()
-    main = training.progress.main(time.time())
+    main = training.progress.main(training.clock())
     assert main is not None
-    assert main.step == 39
-    assert training.progress.latest("loss") == pytest.approx(1 / 40)
-    assert training.run is not None
-    assert training.run.status == 0
+    own = float((run.folder / OUTPUT).read_bytes().split()[-1])
+    assert main.rate(training.clock(), 1000.0) == pytest.approx(own, rel=0.3)
+    assert training.progress.latest("loss") == pytest.approx(1 / 60)
 
 
 def test_the_running_one_is_found_first_and_a_name_may_be_short() -> None:

@@ -1,13 +1,12 @@
 """The tab of a training: its lines, its charts, its output, and keys on it."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
 
 from gputop.commands.run import tab_of
 from gputop.health.stacks import Stacks
@@ -26,11 +25,6 @@ from gputop.ui.shell.help_and_settings import HelpPage
 from tests.streams import PreparedStream, inventory, process, sample
 from tests.ui.pilots import app_with, dashboard_of, lines, press, settle, shown, text_of, until
 from tests.ui.test_ranks import hanging
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from textual.pilot import Pilot
 
 PID = 4242
 
@@ -180,7 +174,12 @@ async def test_s_samples_the_rank_that_the_others_wait_for(
 
 async def test_f9_asks_and_sends_a_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
-    monkeypatch.setattr(Run, "signal", lambda _, number: sent.append(number))
+
+    def refuse(_: Run, number: int) -> None:
+        sent.append(number)
+        raise PermissionError  # as for a command of another user, such as sudo
+
+    monkeypatch.setattr(Run, "signal", refuse)
     app = app_of(Followed("step 1", run=Run(tmp_path, ("train",), PID, 1, 1000.0)))
     async with app.run_test(size=(80, 24)) as pilot:
         await read(pilot)
@@ -190,28 +189,10 @@ async def test_f9_asks_and_sends_a_signal(tmp_path: Path, monkeypatch: pytest.Mo
         assert isinstance(app.screen, ConfirmScreen)
         assert sent == []
         await press(pilot, "y")
-    assert sent == [2]
-
-
-async def test_a_signal_that_the_training_refuses_ends_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A command of another user, such as sudo, cannot be killed."""
-
-    def refuse(_: Run, number: int) -> None:
-        raise PermissionError(number)
-
-    monkeypatch.setattr(Run, "signal", refuse)
-    app = app_of(Followed("step 1", run=Run(tmp_path, ("train",), PID, 1, 1000.0)))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await read(pilot)
-        await pilot.press("f9")
-        await until(pilot, lambda: isinstance(app.screen, SendSignal))
-        await press(pilot, "enter")
-        await press(pilot, "y")
         await until(pilot, lambda: len(app._notifications) == 1)
         (note,) = app._notifications
         assert "got no signal" in note.message
+    assert sent == [2]
 
 
 async def test_without_a_training_there_is_no_tab_and_no_key_of_it() -> None:

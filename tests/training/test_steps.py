@@ -1,7 +1,5 @@
 """Steps and losses in the output of training programs."""
 
-from __future__ import annotations
-
 import pytest
 
 from gputop.training.lines import LINE_CHARACTERS, PlainLines

@@ -162,7 +162,12 @@ async def test_a_small_terminal_has_the_map_and_the_keys(size: tuple[int, int]) 
 
 
 async def test_the_header_says_how_things_are() -> None:
-    text = await screen_after(size=(160, 50))
+    app = app_of()
+    async with app.run_test(size=(160, 50)) as pilot:
+        text = await pressed(pilot)
+        state_of(app)._clock.seconds = 7.0  # type: ignore[attr-defined]
+        screen_of(app).tick()
+        assert (await pressed(pilot)).splitlines()[0].rstrip().endswith("7 s ago")
     title, server, spread = text.splitlines()[:3]
     assert title.startswith(" gputop fleet  512 GPUs on 64 hosts  ! 2 faults")
     assert title.rstrip().endswith("0 s ago")

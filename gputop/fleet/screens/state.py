@@ -195,9 +195,7 @@ class FleetState:
 
     def choices(self) -> list[str]:
         """Return the labels to group the fleet by."""
-        labels = dict.fromkeys((HOST, *self.fleet.label_names))
-        labels.pop(MODEL, None)
-        return [*labels, MODEL]
+        return [*dict.fromkeys((HOST, *self.fleet.label_names, MODEL))]
 
     def show_host(self, host: str) -> str:
         """Return a filter for the GPUs of a host."""
