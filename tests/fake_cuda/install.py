@@ -263,7 +263,7 @@ def _patch_cuda(machine: Machine, memory: Memory) -> None:
     cuda.current_device = lambda: machine.current_device
     cuda.set_device = lambda device: machine.use_device(number_of(device, 0))
     cuda.device = on_device
-    cuda.can_device_access_peer = lambda *_: True
+    cuda.can_device_access_peer = lambda *_: settings.peer_access
     cuda.is_current_stream_capturing = lambda: False
     cuda.synchronize = machine.synchronize
     cuda.mem_get_info = free_and_total

@@ -71,6 +71,7 @@ class Settings:
     burst_seconds: float = 1.0
     rest_seconds: float = 0.0
     """Seconds without work after which there is a burst again, or 0 for never."""
+    peer_access: bool = True
     faults: tuple[Fault, ...] = ()
 
     @property

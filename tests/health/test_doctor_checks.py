@@ -23,7 +23,7 @@ from tests.driver import (
     VERSION_MISMATCH,
     FakeDriver,
 )
-from tests.driver.platforms import PLATFORMS, v100
+from tests.driver.platforms import PLATFORMS
 from tests.fake_root import (
     DOCKER,
     LIBRARY,
@@ -124,6 +124,7 @@ MISMATCH = fails(VERSION_MISMATCH, {**LOADED, **LIBRARY})
 UNREADABLE = fails(UNKNOWN, {**REFUSED, **DOCKER})
 NO_DEVICE_FILE = fails(DRIVER_NOT_LOADED, {**INSIDE, **LIBRARY})
 NO_GPUS_INSIDE = Machine((), root={**INSIDE, **LIBRARY, "/dev/nvidiactl": ""})
+VOLTA = Machine((h100(compute_capability_major=7),))
 HELD_FOR_VM = Machine((), root={**LOADED, **gpu(0, "vfio-pci")})
 HANGS = replace(NO_INVENTORY, problem=HUNG)
 BROKEN_TORCH = TorchFacts(failure="ImportError: libcudart.so.12: cannot open it")
@@ -230,7 +231,7 @@ TABLE = [
         "nvidia-smi",
         Machine(torch=replace(TORCH, device_count=0)),
     ),
-    Row("architecture", PROBLEM, "compute capability 7.0, only for", "Install", Machine((v100(),))),
+    Row("architecture", PROBLEM, "compute capability 7.0, only for", "Install", VOLTA),
     Row("visible_devices", OK, "2,0: 2 of 3 GPUs", "", sees("2,0")),
     Row("visible_devices", OK, "1 of 3 GPUs", "", sees("GPU-00000001")),
     Row("visible_devices", WARNING, "hides every GPU", "Unset", sees("")),

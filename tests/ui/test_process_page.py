@@ -14,12 +14,12 @@ from gputop.agent.masking import MASK
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Source
 from gputop.ui.device.screen import DevicePage
+from gputop.ui.processes.process_details import ProcessDetails
 from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage
 from gputop.ui.processes.signal_dialog import SendSignal
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests.streams import PreparedStream, inventory, process, sample, unseen
-from tests.ui import scenes
 from tests.ui.pilots import dashboard_of, settle, settled, shown, until
 
 if TYPE_CHECKING:
@@ -28,16 +28,21 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gputop.agent.snapshot import Inventory, Process
-    from gputop.ui.processes.process_details import ProcessDetails
 
 VARIABLES = (
     ("PATH", "/usr/bin:/bin"),
     ("HF_TOKEN", "hf_abcdef"),
     ("HTTPS_PROXY", "http://ada:hunter2@proxy:3128"),
 )
-DETAILS = scenes.DETAILS._replace(
+DETAILS = ProcessDetails(
     command="python train.py --rank 0 --token=" + MASK,
     unmasked="python train.py --rank 0 --token=abc",
+    state="S",
+    threads=143,
+    parents=((4711, "python"), (4700, "slurmstepd"), (1, "systemd")),
+    caught=1 << 14 | 1 << 1,
+    ignored=1,
+    directory="/home/ada/llama",
     environment=VARIABLES,
 )
 ON_TWO = (
