@@ -50,6 +50,7 @@ def refused(response: Response, server: Callable[[str], PrometheusServer] | None
         (Response(b"upstream", 503), "answers 503", True),
         (error("timeout", "query timed out", 503), "timeout: query timed out", False),
         (error("execution", "found duplicate series", 422), "duplicate series", False),
+        (error("bad_data", "parse error", 400), "bad_data: parse error", False),
         (answer({"error": "x"}, 400), "Prometheus not found", True),
         (answer({"status": "error", "error": "x\x1b[31m"}), "x␛[31m", False),
         (Response(b"<!doctype html><title>Grafana</title>", 200, HTML), "other than JSON", True),
