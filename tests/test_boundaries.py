@@ -53,10 +53,7 @@ def test_the_dashboard_loads_neither_nvml_nor_torch_nor_what_can_wait() -> None:
 
 SHELL = "gputop.ui.shell"
 WITHOUT = {
-    "the parser": (
-        "import gputop.cli; from gputop.commands.parser import parser; parser()",
-        HEAVY,
-    ),
+    "the parser": ("import gputop.cli; from gputop.commands.parser import parser; parser()", HEAVY),
     "the first screen": (
         FIRST_SCREEN,
         {
@@ -73,14 +70,6 @@ WITHOUT = {
             "gputop.agent.nvml.driver, gputop.agent.sampler"
         ),
         {"asyncio", "decimal", "fractions", "msgspec", "platformdirs", "ssl", "statistics"},
-    ),
-    "the simulation": (
-        (
-            "from gputop.stream.launch import StreamOptions\n"
-            "from gputop.agent.sender import make_sampler\n"
-            "make_sampler(StreamOptions(1.0, demo=True))"
-        ),
-        {"pynvml", "textual", "torch"},
     ),
 }
 """Programs, and modules that they have no use for."""

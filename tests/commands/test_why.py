@@ -82,7 +82,7 @@ def test_json_has_evidence_as_numbers_with_units(ran: Ran) -> None:
         "seconds": 39.0,
     }
     assert document["not_enough_data"] == [
-        {"checks": ["idle memory"], "reason": "on GPU 0, not watched for long enough yet"},
+        {"checks": ["idle memory"], "reason": "on GPU 0, not watched for long enough yet"}
     ]
 
 

@@ -415,9 +415,7 @@ def waits(samples: float) -> Any:
 
 @pytest.mark.parametrize(("rule", "readings", "numbers"), LIMITS)
 def test_a_finding_begins_at_a_limit_and_ends_at_another(
-    rule: str,
-    readings: Callable[[float], Mapping[str, Any]],
-    numbers: Numbers,
+    rule: str, readings: Callable[[float], Mapping[str, Any]], numbers: Numbers
 ) -> None:
     machine = job({}) if rule in ("straggler", "imbalance") else one(seconds=1)
     least = WARNING if rule == "input_bound" else INFORMATION

@@ -329,10 +329,7 @@ def test_text_is_never_markup() -> None:
     [(4, ["1", "2", "3", "4"]), (3, ["1", "2", "– 2 more lines"]), (1, ["– 4 more lines"])],
 )
 def test_a_page_taller_than_the_terminal_says_what_is_left_out(
-    rows: int,
-    shown: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    rows: int, shown: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LINES", str(rows))
     monkeypatch.setenv("COLUMNS", "20")

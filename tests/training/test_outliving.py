@@ -105,9 +105,7 @@ def test_however_gputop_ends_the_command_goes_on(ending: Ending, tmp_path: Path)
     perform(ending, tmp_path)
 
 
-def test_one_comes_back_to_the_output_and_the_status_is_that_of_the_command(
-    tmp_path: Path,
-) -> None:
+def test_one_comes_back_to_the_output_and_the_status_is_that_of_the_command(tmp_path: Path) -> None:
     env = {"XDG_DATA_HOME": str(tmp_path), "LD_LIBRARY_PATH": ""}
     code = (
         "import time, sys, pathlib\nprint('step 1 of 8 loss 0.5')\n"
@@ -127,9 +125,7 @@ def test_one_comes_back_to_the_output_and_the_status_is_that_of_the_command(
             assert again.wait() == 3
 
 
-def test_without_a_terminal_the_output_is_printed_and_signals_are_passed_on(
-    tmp_path: Path,
-) -> None:
+def test_without_a_terminal_the_output_is_printed_and_signals_are_passed_on(tmp_path: Path) -> None:
     code = (
         "import signal, sys, time\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(9))\n"
         "print('ready', flush=True)\nwhile True: time.sleep(1)"

@@ -114,8 +114,7 @@ async def test_the_output_follows_its_end_until_it_is_scrolled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "text"),
-    [(0, "ended with status 0 after 2:05"), (-9, "ended by SIGKILL after 2:05")],
+    ("status", "text"), [(0, "ended with status 0 after 2:05"), (-9, "ended by SIGKILL after 2:05")]
 )
 async def test_the_end_of_the_command_is_said(status: int, text: str, tmp_path: Path) -> None:
     run = Run(tmp_path, ("train",), PID, 1, 1000.0, 1125.0, status)
@@ -163,15 +162,12 @@ async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> No
         for key in ("4", "3", "1"):
             await pilot.press(key, "s")
             await until(
-                pilot,
-                lambda: any("71 % in DataLoader" in n.message for n in app._notifications),
+                pilot, lambda: any("71 % in DataLoader" in n.message for n in app._notifications)
             )
             app.clear_notifications()
 
 
-async def test_s_samples_the_rank_that_the_others_wait_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_s_samples_the_rank_that_the_others_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     sampled: list[int] = []
 
     async def sample_stacks(pid: int) -> Stacks:
