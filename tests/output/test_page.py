@@ -259,11 +259,13 @@ def test_containers_are_a_column_if_there_are_any() -> None:
     assert "container" not in page(INVENTORY, SAMPLE, View(processes="below"))
     xorg, train, unknown = SAMPLE.processes
     command = f"python train.py {'x' * 200}"
-    train = dataclasses.replace(train, container="\x1b[2J0123456789ab", command=command)
+    container = f"\x1b[2J{'c' * 65}"
+    train = dataclasses.replace(train, user="u" * 65, container=container, command=command)
     sample = dataclasses.replace(SAMPLE, processes=(xorg, train, unknown))
     lines = page(INVENTORY, sample, View(processes="below")).splitlines()
-    assert "  container         command" in lines[6]
-    assert lines[7].endswith(f"  ␛[2J0123456789ab  {command[:200]}")
+    assert re.search("  container +command$", lines[6])
+    assert f"  {'u' * 64}  70.0 GiB" in lines[7]
+    assert lines[7].endswith(f"  ␛[2J{'c' * 60}  {command[:200]}")
 
 
 def test_totals_by_user() -> None:
