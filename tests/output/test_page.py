@@ -273,6 +273,8 @@ def test_totals_by_user() -> None:
     second = dataclasses.replace(train, device_uuid="GPU-b", memory_used_bytes=GIB)
     half_known = dataclasses.replace(xorg, pid=3, memory_used_bytes=None)
     sample = dataclasses.replace(SAMPLE, processes=(xorg, half_known, train, second, unknown))
+    nobody = dataclasses.replace(sample, processes=())
+    assert users_page(INVENTORY, nobody).endswith("No process uses a GPU")
     lines = users_page(INVENTORY, sample).splitlines()
     assert lines[1:] == [
         "user  GPUs  processes            memory      busiest",
