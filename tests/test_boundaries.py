@@ -19,7 +19,6 @@ HEAVY |= {"gputop.fleet", "urllib3"}
 
 
 def loaded_by(program: str, among: set[str]) -> set[str]:
-    """Which of the modules are there after the program."""
     report = (
         f"\nimport json, sys; print(json.dumps(sorted(set(sys.modules) & set({sorted(among)})))) "
     )

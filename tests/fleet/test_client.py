@@ -30,7 +30,6 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(response: Response, server: Callable[[str], PrometheusServer] | None = None) -> str:
-    """Return the line of the error that an answer makes."""
     with FakePrometheus(lambda _: response) as fake:
         client = Client((server or PrometheusServer)(fake.url))
         with pytest.raises(AskError) as found:

@@ -12,7 +12,6 @@ GIB = 1 << 30
 
 
 def gpu(number: int = 0, **changes: Any) -> Gpu:
-    """One that is well."""
     made = Gpu(
         key=f"g{number}",
         uuid=f"g{number}",

@@ -54,7 +54,6 @@ def refreshed(
 
 
 def asked(respond: Callable[[Request], Response | None], turns: int = 1) -> Fleet:
-    """The fleet after so many refreshes."""
     return refreshed(respond, turns)[0][-1]
 
 

@@ -137,7 +137,6 @@ CASES = [
 
 
 def made(case: Case, seconds: float = 40) -> Machine:
-    """The readings for a while, judged at the end."""
     readings = {**case.of, **case.changes, **dict.fromkeys(case.without)}
     machine = Machine(
         devices=(case.gpu,),
@@ -161,7 +160,6 @@ def test_it_is_bound_by(case: Case) -> None:
 
 
 def ranks(*readings: Mapping[str, Any], absent: Iterable[str] = (), **process: Any) -> Machine:
-    """GPUs of one job."""
     none = dict.fromkeys(absent)
     machine = Machine(
         devices=tuple(device(n) for n in range(len(readings))),

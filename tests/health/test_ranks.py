@@ -48,7 +48,6 @@ STOPPED = load_of(0, 11, 12, 0, 0)
 
 
 def blind(load: Load) -> Load:
-    """The load of a GPU without GPM."""
     return {name: number for name, number in load.items() if name not in (SM, TENSOR)}
 
 
@@ -152,7 +151,6 @@ def test_jobs_of_several_hosts_and_processes_without_a_job() -> None:
 
 
 def ranks(*readings: Mapping[str, Any], seconds: float = 40, **changes: Any) -> Machine:
-    """GPUs of one job of torchrun."""
     of: dict[str, Any] = {"world_size": len(readings), "job_id": JOB, **changes}
     return Machine(
         devices=tuple(device(n) for n in range(len(readings))),

@@ -39,7 +39,6 @@ class Ending(NamedTuple):
 
 
 def endings(seed: int, times: int) -> list[Ending]:
-    """Each way in turn, at random moments."""
     chance = random.Random(seed)  # noqa: S311 - a test
     moments = [chance.uniform(0, LATEST_SECONDS) for _ in range(times)]
     return [Ending(WAYS[n % len(WAYS)], moment) for n, moment in enumerate(moments)]
@@ -69,7 +68,6 @@ def perform(ending: Ending, folder: Path) -> None:
 
 
 def begun(folder: Path, terminal: Terminal) -> Run:
-    """Wait until the relay has noted the command."""
     deadline = time.monotonic() + SOON
     while time.monotonic() < deadline:
         terminal.collect(0.01)
@@ -81,7 +79,6 @@ def begun(folder: Path, terminal: Terminal) -> Run:
 
 
 def end(way: str, terminal: Terminal) -> None:
-    """End gputop in one of the ways."""
     match way:
         case "closed terminal":
             terminal.close_pty()

@@ -7,7 +7,6 @@ from gputop.training.steps import OTHER_BAR, StepReading
 
 
 def counter(*steps: tuple[float, int]) -> Counter:
-    """A counter that was told these times and steps."""
     made = Counter("bar")
     for time, step in steps:
         made.add(step, 100, time)

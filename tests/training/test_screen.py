@@ -66,7 +66,6 @@ def app_of(training: Training) -> GputopApp:
 
 
 async def read(pilot: Pilot[None]) -> None:
-    """Wait until the output was read."""
     training = pilot.app.query_one(TrainingTab)._training
     assert isinstance(training, Followed)
     await until(pilot, lambda: training.lines.count == training.count)
