@@ -68,8 +68,12 @@ def test_a_recording_becomes_csv(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     records: list[Record] = [streams.inventory(2), *[streams.sample(2)] * 3]
     file.write_text("".join(f"{to_line(each)}\n" for each in records))
-    words = ["stream", "--replay", file, "--format", "csv", "--query", "index", "--count", "2"]
-    assert run(*words).stdout.split() == ["index", "0", "1", "0", "1"]
+    words = ["stream", "--replay", file, "--format", "csv", "--query", "index"]
+    assert run(*words, "--count", "2").stdout.split() == ["index", "0", "1", "0", "1"]
+    file.write_text(f'{file.read_text()}{{"damaged')
+    done = run(*words)
+    assert done.stdout.split() == ["index", *["0", "1"] * 3]
+    assert done.stderr.startswith(f"gputop: {file}")
 
 
 def test_samples_of_several_hosts_count_once_each_has_answered() -> None:
