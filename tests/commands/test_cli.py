@@ -238,6 +238,7 @@ def test_only_the_chosen_processes_are_kept(words: list[str], kept: set[int]) ->
         (["stream", "--interval", "5", "--count", "3"], {"interval": 5.0, "count": 3}),
         (["--interval", "5", "stream", "--interval", "2"], {"interval": 2.0}),
         (["--python", "/bin/sh", "bench", "--python", "/bin/ls"], {"python": "/bin/ls"}),
+        (["stream", "--control", "--unmasked"], {"control": True, "unmasked": True}),
     ],
 )
 def test_an_option_counts_before_and_after_the_command(

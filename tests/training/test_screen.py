@@ -135,6 +135,7 @@ STEPS = tuple(f"step {n}" for n in range(400))
         (("step 1", "step 2"), 0, 5, "▲ Output is lost: the disk was full"),
         (STEPS, 0, 0, "Steps are as fast as before"),
         (STEPS, 61, 0, "▲ No step for 1:01 · s shows where it is"),
+        ((*STEPS[::2], *STEPS[-100:]), 0, 0, "▲ Steps are 50 % slower since"),
     ],
 )
 async def test_what_is_wrong_with_a_training_is_said(
