@@ -1,13 +1,21 @@
 """Where a stream goes: what a signal may interrupt, and what it may not."""
 
+import asyncio
+import dataclasses
 import os
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gputop.stream.launch import module_command
+from gputop.agent.lines import to_line
+from gputop.agent.snapshot import Machine, Record
+from gputop.commands.stream import _write_merged
+from gputop.stream.launch import StreamOptions, module_command
+from tests import streams
+from tests.commands.conftest import merged
 from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.shipped import run
 
@@ -54,3 +62,26 @@ def test_at_another_end_nothing_is_said_and_nobody_is_left(
     _, said = process.communicate(timeout=BOUND)
     assert b"Traceback" not in said
     assert b"crashed" not in said
+
+
+def test_a_recording_becomes_csv(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    records: list[Record] = [streams.inventory(2), *[streams.sample(2)] * 3]
+    file.write_text("".join(f"{to_line(each)}\n" for each in records))
+    words = ["stream", "--replay", file, "--format", "csv", "--query", "index"]
+    assert run(*words, "--count", "2").stdout.split() == ["index", "0", "1", "0", "1"]
+    file.write_text(f'{file.read_text()}{{"damaged')
+    done = run(*words)
+    assert done.stdout.split() == ["index", *["0", "1"] * 3]
+    assert done.stderr.startswith(f"gputop: {file}")
+
+
+def test_samples_of_several_hosts_count_once_each_has_answered() -> None:
+    connecting = dataclasses.replace(streams.sample(0), machines=(Machine("a"), Machine("b")))
+    sample = streams.sample(1)
+    hosts = merged(streams.inventory(1), connecting, sample, sample, sample)
+    written: list[Record] = []
+    asyncio.run(_write_merged(hosts, StreamOptions(1.0, count=2, gpm=False), written.append))
+    assert written == [streams.inventory(1), sample, sample]
+    hosts.ask.assert_called_once_with(gpm=False)
+    hosts.close.assert_awaited_once()

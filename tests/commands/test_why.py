@@ -4,10 +4,9 @@ import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
-from unittest.mock import AsyncMock, MagicMock
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -18,7 +17,7 @@ from gputop.agent.snapshot import Machine as Remote
 from gputop.commands import why
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, USAGE
 from gputop.stream.child import Snapshot, StreamError
-from tests.commands.conftest import Prepared, Ran
+from tests.commands.conftest import Prepared, Ran, merged
 from tests.health.histories import device, saw, watched
 from tests.streams import NO_DRIVER, NOW, no_driver, sample
 
@@ -82,7 +81,7 @@ def test_json_has_evidence_as_numbers_with_units(ran: Ran) -> None:
         "seconds": 39.0,
     }
     assert document["not_enough_data"] == [
-        {"checks": ["idle memory"], "reason": "on GPU 0, not watched for long enough yet"},
+        {"checks": ["idle memory"], "reason": "on GPU 0, not watched for long enough yet"}
     ]
 
 
@@ -143,13 +142,7 @@ def test_a_host_that_does_not_answer_is_named_beside_what_the_others_have(
     machines = (Remote("a", MachineState.OK), Remote("b", MachineState.AWAY, problem=NO_DRIVER))
     found = watched(readings, seconds=40, machines=machines)
     connecting = Sample(0.0, Host(), machines=(Remote("a"), Remote("b")))
-    sent: list[Record] = [found[0].inventory, connecting, *(each.sample for each in found)]
-
-    async def records() -> AsyncGenerator[Record]:
-        for record in sent:
-            yield record
-
-    hosts = MagicMock(records=records, close=AsyncMock())
+    hosts = merged(found[0].inventory, connecting, *(each.sample for each in found))
     made = MagicMock(return_value=hosts)
     monkeypatch.setattr("gputop.stream.machines.Machines", made)
     assert cli.main(["why", "--host", "a", "--host", "b", "--seconds", "39"]) == status

@@ -5,7 +5,6 @@ from tests.prometheus import labels, uuid
 
 
 def only(*rows: dict[str, str]) -> Identities:
-    """Of rows that are all of one GPU."""
     found = Identities(rows)
     assert len(found.all) == 1, found.all
     return found

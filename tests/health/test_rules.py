@@ -78,7 +78,6 @@ def at(seconds: float, code: int | None) -> Event:
 
 
 def left_open(seconds: float) -> Machine:
-    """A notebook that nobody uses."""
     process = trainer(user="bo", command="python -m notebook")
     return one({HELD: 18 * GIB}, of=IDLE, process=process, seconds=seconds)
 
@@ -409,15 +408,12 @@ There are 61 samples in a minute.
 
 
 def waits(samples: float) -> Any:
-    """A process that waits for storage in so many samples of a minute."""
     return trainer(io_wait=saw(True, False, 61, int(samples)))
 
 
 @pytest.mark.parametrize(("rule", "readings", "numbers"), LIMITS)
 def test_a_finding_begins_at_a_limit_and_ends_at_another(
-    rule: str,
-    readings: Callable[[float], Mapping[str, Any]],
-    numbers: Numbers,
+    rule: str, readings: Callable[[float], Mapping[str, Any]], numbers: Numbers
 ) -> None:
     machine = job({}) if rule in ("straggler", "imbalance") else one(seconds=1)
     least = WARNING if rule == "input_bound" else INFORMATION

@@ -13,7 +13,6 @@ CAPPED = {"clock_event_reasons": ("sw_power_cap",), "power_limit_watts": 500.0}
 
 
 def situation(*readings: dict[str, Any], seconds: float = 40, **changes: Any) -> Situation:
-    """Devices that did that for so long."""
     machine = Machine(
         devices=tuple(device(n) for n in range(len(readings))),
         readings=tuple({**WORKING, **each} for each in readings),
@@ -25,7 +24,6 @@ def situation(*readings: dict[str, Any], seconds: float = 40, **changes: Any) ->
 
 
 def report_of(now: Situation, index: int | None = None) -> WhyReport:
-    """The page about all devices, or about one of them."""
     devices = now.inventory.devices
     return now.report(devices, None if index is None else devices[index])
 

@@ -37,13 +37,11 @@ def found_in(*records: Record | Interruption, waited: float = 0.0, **options: An
 
 
 def named(found: Iterable[Metric], name: str) -> list[tuple[dict[str, str], float]]:
-    """The series of that metric."""
     samples = [sample for each in found for sample in each.samples]
     return [(sample.labels, sample.value) for sample in samples if sample.name == name]
 
 
 def by(found: Iterable[Metric], name: str, label: str) -> dict[str, float]:
-    """Its numbers by one label."""
     series = named(found, name)
     numbers = {labels[label]: value for labels, value in series}
     assert len(numbers) == len(series)
@@ -104,7 +102,6 @@ def test_findings_are_there_while_they_stand_and_counted_when_they_begin() -> No
 
 
 def bound_by(*records: Record | Interruption) -> dict[str, str]:
-    """The word of each device that has one."""
     found = named(found_in(*records), "gputop_bound_by")
     assert {value for _, value in found} <= {1.0}
     return {labels["index"]: labels["bound_by"] for labels, _ in found}

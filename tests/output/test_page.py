@@ -259,11 +259,13 @@ def test_containers_are_a_column_if_there_are_any() -> None:
     assert "container" not in page(INVENTORY, SAMPLE, View(processes="below"))
     xorg, train, unknown = SAMPLE.processes
     command = f"python train.py {'x' * 200}"
-    train = dataclasses.replace(train, container="\x1b[2J0123456789ab", command=command)
+    container = f"\x1b[2J{'c' * 65}"
+    train = dataclasses.replace(train, user="u" * 65, container=container, command=command)
     sample = dataclasses.replace(SAMPLE, processes=(xorg, train, unknown))
     lines = page(INVENTORY, sample, View(processes="below")).splitlines()
-    assert "  container         command" in lines[6]
-    assert lines[7].endswith(f"  ␛[2J0123456789ab  {command[:200]}")
+    assert re.search("  container +command$", lines[6])
+    assert f"  {'u' * 64}  70.0 GiB" in lines[7]
+    assert lines[7].endswith(f"  ␛[2J{'c' * 60}  {command[:200]}")
 
 
 def test_totals_by_user() -> None:
@@ -271,6 +273,8 @@ def test_totals_by_user() -> None:
     second = dataclasses.replace(train, device_uuid="GPU-b", memory_used_bytes=GIB)
     half_known = dataclasses.replace(xorg, pid=3, memory_used_bytes=None)
     sample = dataclasses.replace(SAMPLE, processes=(xorg, half_known, train, second, unknown))
+    nobody = dataclasses.replace(sample, processes=())
+    assert users_page(INVENTORY, nobody).endswith("No process uses a GPU")
     lines = users_page(INVENTORY, sample).splitlines()
     assert lines[1:] == [
         "user  GPUs  processes            memory      busiest",
@@ -329,10 +333,7 @@ def test_text_is_never_markup() -> None:
     [(4, ["1", "2", "3", "4"]), (3, ["1", "2", "– 2 more lines"]), (1, ["– 4 more lines"])],
 )
 def test_a_page_taller_than_the_terminal_says_what_is_left_out(
-    rows: int,
-    shown: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    rows: int, shown: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LINES", str(rows))
     monkeypatch.setenv("COLUMNS", "20")

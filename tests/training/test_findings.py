@@ -77,7 +77,7 @@ def test_the_cause_is_the_finding_that_began_at_that_time() -> None:
     found = find_slowdown(points, points[-1].time)
     assert found is not None
     hot = Finding(Severity.WARNING, "slowed by heat", rule="thermal", since=found.since + 20)
-    old = Finding(Severity.WARNING, "slowed by heat", rule="thermal", since=START - 500)
+    old = Finding(Severity.WARNING, "slowed by heat", rule="thermal", since=found.since - 61)
     other = Finding(Severity.WARNING, "almost full", rule="almost_full", since=found.since)
     begin = f"Steps are 18 % slower since {moment(found.since)[:5]}"
     assert found.sentence() == begin

@@ -7,7 +7,6 @@ from gputop.training.steps import OTHER_BAR, StepReading
 
 
 def counter(*steps: tuple[float, int]) -> Counter:
-    """A counter that was told these times and steps."""
     made = Counter("bar")
     for time, step in steps:
         made.add(step, 100, time)
@@ -38,6 +37,10 @@ def test_steps_go_on_when_a_bar_begins_again() -> None:
     made = counter(*[(float(t), t % 10) for t in range(40)])
     assert made.points[-1].value == 36  # a bar begins with 0, and each epoch has 9 steps after it
     assert made.step == 9
+    short = Counter("bar")
+    for t in range(18):
+        short.add(t % 6, 5, float(t))
+    assert short.points[-1].value == 15
 
 
 def test_the_main_counter_has_most_steps() -> None:

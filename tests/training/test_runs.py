@@ -31,12 +31,10 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def started(code: str) -> tuple[runs.Run, subprocess.Popen[bytes]]:
-    """A run of this Python code."""
     return start_run([sys.executable, "-u", "-c", code], 100, 30)
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition."""
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end

@@ -66,7 +66,6 @@ def app_of(training: Training) -> GputopApp:
 
 
 async def read(pilot: Pilot[None]) -> None:
-    """Wait until the output was read."""
     training = pilot.app.query_one(TrainingTab)._training
     assert isinstance(training, Followed)
     await until(pilot, lambda: training.lines.count == training.count)
@@ -114,8 +113,7 @@ async def test_the_output_follows_its_end_until_it_is_scrolled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "text"),
-    [(0, "ended with status 0 after 2:05"), (-9, "ended by SIGKILL after 2:05")],
+    ("status", "text"), [(0, "ended with status 0 after 2:05"), (-9, "ended by SIGKILL after 2:05")]
 )
 async def test_the_end_of_the_command_is_said(status: int, text: str, tmp_path: Path) -> None:
     run = Run(tmp_path, ("train",), PID, 1, 1000.0, 1125.0, status)
@@ -123,6 +121,7 @@ async def test_the_end_of_the_command_is_said(status: int, text: str, tmp_path: 
     async with app.run_test(size=(80, 24)) as pilot:
         await read(pilot)
         await until(pilot, lambda: text in shown(pilot, TrainingSummary))
+        assert f"Its output is kept in {tmp_path}"[:70] in shown(pilot, TrainingSummary)
 
 
 STEPS = tuple(f"step {n}" for n in range(400))
@@ -136,6 +135,7 @@ STEPS = tuple(f"step {n}" for n in range(400))
         (("step 1", "step 2"), 0, 5, "▲ Output is lost: the disk was full"),
         (STEPS, 0, 0, "Steps are as fast as before"),
         (STEPS, 61, 0, "▲ No step for 1:01 · s shows where it is"),
+        ((*STEPS[::2], *STEPS[-100:]), 0, 0, "▲ Steps are 50 % slower since"),
     ],
 )
 async def test_what_is_wrong_with_a_training_is_said(
@@ -163,15 +163,12 @@ async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> No
         for key in ("4", "3", "1"):
             await pilot.press(key, "s")
             await until(
-                pilot,
-                lambda: any("71 % in DataLoader" in n.message for n in app._notifications),
+                pilot, lambda: any("71 % in DataLoader" in n.message for n in app._notifications)
             )
             app.clear_notifications()
 
 
-async def test_s_samples_the_rank_that_the_others_wait_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_s_samples_the_rank_that_the_others_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     sampled: list[int] = []
 
     async def sample_stacks(pid: int) -> Stacks:
