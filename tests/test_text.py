@@ -13,6 +13,7 @@ from wcwidth import wcwidth
 
 from gputop.text import (
     ABSENT,
+    age,
     brief,
     cut,
     duration,
@@ -24,6 +25,7 @@ from gputop.text import (
     short_name,
     size,
     tflops,
+    throughput,
     used_of,
     visible,
     watts_of,
@@ -67,9 +69,21 @@ TEXTS: dict[Callable[[Any], str], list[tuple[Any, str]]] = {
         (1e-7, "<0.00001"),
         (0.00999, "0.00999"),
         (0.009996, "0.0100"),
+        (0.312, "0.312"),
         (0.9996, "1.00"),
         (71.24, "71.2"),
         (1979, "1979"),
+    ],
+    throughput: [
+        (None, f"{ABSENT} TFLOP/s"),
+        (0.0834, "83.4 GFLOP/s"),
+        (0.09996, "0.100 TFLOP/s"),
+        (789, "789 TFLOP/s"),
+    ],
+    age: [
+        (9.94, "9.9 s"),
+        (10, "10 s"),
+        (125, "2:05"),
     ],
     duration: [
         (0, "0 s"),
