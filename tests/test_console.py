@@ -1,10 +1,16 @@
-"""Terminals of any size, and environments that tell another one than the terminal has."""
+"""Sizes of terminals, and an output that takes nothing."""
 
 import os
+import sys
+from argparse import Namespace
 
 import pytest
 
-from gputop.console import COLUMNS, ROWS, terminal_size
+from gputop import console
+from gputop.bench.results.differences import comparison_page
+from gputop.commands import bench_results
+from gputop.console import COLUMNS, COULD_NOT_RUN, FINE, ROWS, terminal_size
+from tests.sessions import RESULT
 from tests.terminal import set_size
 
 
@@ -35,3 +41,39 @@ def test_the_size_of_a_terminal(
     finally:
         os.close(master)
         os.close(slave)
+
+
+@pytest.fixture
+def discarded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Where the calls that discard the output are counted."""
+    found: list[str] = []
+    for module in (console, bench_results):
+        monkeypatch.setattr(module, "discard_output", lambda: found.append("discarded"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (BrokenPipeError(), FINE, ""),
+        (OSError(28, "No space left"), COULD_NOT_RUN, "cannot be printed: No space left"),
+    ],
+)
+def test_an_output_that_takes_nothing_is_discarded(
+    discarded: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: OSError,
+    status: int,
+    said: str,
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(bench_results, "print_page", fails)
+    page = comparison_page(RESULT, RESULT, [])
+    assert bench_results.show_page(page, Namespace(verbose=False)) == status
+    assert said in capsys.readouterr().err
+    monkeypatch.setattr(sys.stdout, "write", fails)
+    console.print_output("text")
+    assert discarded == ["discarded", "discarded"]
