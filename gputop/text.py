@@ -130,7 +130,7 @@ def in_unit_of(value: float, total: float | None) -> str:
     if scaled < 99.95:
         digits = max(1, len(shown.partition(".")[2]))
     text = rounded(scaled, digits, full)
-    if 0 < scaled < 1 and len(text.lstrip("<0.")) < 2:
+    if scaled > 0 and len(text.lstrip("<0.")) < 2:
         scaled, unit = _scaled(value)
         return rounded(scaled, int(scaled < 9.95 and unit != "B")) + unit[0]
     return text

@@ -54,7 +54,11 @@ ELSEWHERE = {
     "gputop/commands/bench_results.py": ("tests/bench/test_history.py",),
     "gputop/commands/fleet.py": ("tests/fleet/test_status.py",),
     "gputop/commands/run.py": ("tests/training/test_outliving.py",),
-    "gputop/commands/stream.py": ("tests/e2e/test_hosts.py", "tests/e2e/test_recordings.py"),
+    "gputop/commands/stream.py": (
+        "tests/e2e/test_hosts.py",
+        "tests/e2e/test_recordings.py",
+        "tests/faults/test_kills.py",
+    ),
     "gputop/fleet/screens": ("tests/ui/test_fleet_screen.py",),
 }
 """Tests of packages and modules that they do not import.

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 import gputop
+from gputop import api
 from gputop.agent.snapshot import DriverState
 from tests.driver import FakeDevice, FakeDriver
 from tests.reference import LIBRARY
@@ -156,8 +157,21 @@ def test_it_ends_with_its_process() -> None:
 
 def test_a_sampler_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(api, "ANSWER_SECONDS", 1e6)  # it is not waited for
     with gputop.snapshots() as stream, pytest.raises(gputop.ProblemError, match="sampler"):
         next(stream)
+
+
+@pytest.mark.parametrize("interval", [0.24, 60.1, "1"])
+def test_an_interval_that_cannot_be_is_refused(interval: Any) -> None:
+    with pytest.raises(ValueError, match=r"Give seconds from 0\.25 to 60$"):
+        gputop.snapshots(interval)
+
+
+@pytest.mark.parametrize("count", [0, 1.0, "1"])
+def test_a_count_that_cannot_be_is_refused(count: Any) -> None:
+    with pytest.raises(ValueError, match=r"Give a whole number from 1$"):
+        gputop.pick(count)
 
 
 def test_free_memory_as_a_number_of_bytes() -> None:

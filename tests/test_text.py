@@ -13,6 +13,7 @@ from wcwidth import wcwidth
 
 from gputop.text import (
     ABSENT,
+    age,
     brief,
     cut,
     duration,
@@ -24,6 +25,7 @@ from gputop.text import (
     short_name,
     size,
     tflops,
+    throughput,
     used_of,
     visible,
     watts_of,
@@ -67,9 +69,21 @@ TEXTS: dict[Callable[[Any], str], list[tuple[Any, str]]] = {
         (1e-7, "<0.00001"),
         (0.00999, "0.00999"),
         (0.009996, "0.0100"),
+        (0.312, "0.312"),
         (0.9996, "1.00"),
         (71.24, "71.2"),
         (1979, "1979"),
+    ],
+    throughput: [
+        (None, f"{ABSENT} TFLOP/s"),
+        (0.0834, "83.4 GFLOP/s"),
+        (0.09996, "0.100 TFLOP/s"),
+        (789, "789 TFLOP/s"),
+    ],
+    age: [
+        (9.94, "9.9 s"),
+        (10, "10 s"),
+        (125, "2:05"),
     ],
     duration: [
         (0, "0 s"),
@@ -214,6 +228,10 @@ def test_visible_text_is_inert_and_stays_as_it_is(text: str) -> None:
         (79.647 * 2**30, 79.647 * 2**30, "79.6/79.6 GiB"),
         (3 * 2**20, 4.75 * 2**30, "3.0M/4.75 GiB"),
         (1.125 * 2**40, 1.25 * 2**40, "1.12/1.25 TiB"),
+        (99.9 * 2**30, 141 * 2**30, "99.9/141 GiB"),
+        (99.96 * 2**30, 141 * 2**30, "100/141 GiB"),
+        (10.4 * 2**20, 79.6 * 2**30, "10M/79.6 GiB"),
+        (0.0996 * 2**30, 1.5 * 2**30, "0.10/1.50 GiB"),
         (512, 999, "512/999 B"),
         (300, 5 * 2**10, "0.29/5.00 KiB"),
         (40 * 2**20, 50 * 2**20, "40.0/50.0 MiB"),

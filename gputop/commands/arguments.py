@@ -197,7 +197,7 @@ def show(
     elif watches:
         print_text(json.dumps(document()))
     else:
-        print_text(json.dumps(document(), indent=2))
+        print_json(document())
 
 
 @contextmanager
@@ -221,6 +221,11 @@ def progress(text: str) -> Iterator[None]:
                 file=sys.stderr,
                 flush=True,
             )
+
+
+def print_json(document: object) -> None:
+    """Print a document as indented JSON."""
+    print_text(json.dumps(document, indent=2))
 
 
 def print_text(text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +13,7 @@ from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import RunRefusedError
 from gputop.bench.results import store
 from gputop.bench.results.differences import comparison_page
-from gputop.commands.arguments import output_width, print_text
+from gputop.commands.arguments import output_width, print_json, print_text
 from gputop.commands.bench_results import show_page
 from gputop.console import FINE, USAGE
 from gputop.output.result_pages import result_list
@@ -44,8 +43,7 @@ def history(args: argparse.Namespace) -> int:
     for device in named:
         results = [each for each in results if _is_of(each, device)]
     if args.json:
-        documents = [asdict(result) for result in results]
-        print_text(json.dumps(documents, indent=2, allow_nan=False))
+        print_json([asdict(result) for result in results])
     elif results:
         print_text(result_list(results, output_width()))
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import time
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Inventory, Sample, Source
-from gputop.commands.arguments import fail, print_text, snapshots
+from gputop.commands.arguments import fail, print_json, print_text, snapshots
 from gputop.commands.options import argument_type, count, imported, number
 from gputop.console import COULD_NOT_RUN, FINE, print_message
 
@@ -128,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (ProblemError, ValueError) as error:
         fail(str(error), COULD_NOT_RUN)
     if arguments.json:
-        print_text(json.dumps(_document(arguments, outcome), indent=2))
+        print_json(_document(arguments, outcome))
     if outcome.note is not None:
         print_message(outcome.note)
     if not outcome.picked:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from typing import Any
 
-from gputop.commands.arguments import print_text
+from gputop.commands.arguments import print_json
 from gputop.console import FINE
 
 Schema = dict[str, Any]
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the schema."""
-    print_text(json.dumps(schema(arguments.name), indent=2))
+    print_json(schema(arguments.name))
     return FINE
 
 

@@ -49,6 +49,7 @@ REFUSED = [
     (["status", "--replay", "x", "--watch"], "or play it with gputop --replay."),
     (["--host", "a", "--demo"], "Leave it out, or --host."),
     (["--host=-oProxyCommand=sh"], "such as gpu-1 or ada@gpu-1."),
+    (["--host", "n[1-200]", "--host", "m[1-200]"], "Watch fewer at a time."),
     (["--remote-command", "x"], "Name one with --host."),
     (["--host", "a", "--remote-command", "'x"], "Quote it as in a shell."),
     (["status", "--host", "a", "--watch"], "or see `gputop --host NAME`."),

@@ -89,6 +89,7 @@ def test_a_device_with_a_fault_is_never_picked(ran: Ran) -> None:
     [
         (["200GiB"], "none of 2 devices have 200 GiB of memory: the largest has 80.0 GiB"),
         (["200GiB", "--wait"], "none of 2 devices have 200 GiB of memory"),
+        (["200GiB", "--wait", "0", "--max-busy", "0"], "none of 2 devices have 200 GiB"),
         (["60GiB", "-n", "2"], "1 of 2 devices have 60.0 GiB of memory"),
     ],
 )

@@ -18,7 +18,7 @@ from tests.streams import NO_DRIVER, no_driver
 
 def test_the_condition_that_is_met_is_printed(ran: Ran) -> None:
     prepared = Prepared(STOPPED, *watched(BUSY, IDLE))
-    status, out, err = ran(prepared, "wait", "--until", "idle")
+    status, out, err = ran(prepared, "wait", "--until", "idle", "--timeout", "1e9")
     assert prepared.asked["interval"] == 1.0
     assert (status, out) == (FINE, "GPU 1 is idle: 2 % busy\n")
     assert err.startswith("gputop: The sampler stopped: ")

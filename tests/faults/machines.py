@@ -9,7 +9,7 @@ from dataclasses import replace
 from gputop.agent.linux.driver_files import System, inspect_system
 from gputop.agent.nvml import diagnosis
 from gputop.agent.problem import Problem
-from tests.driver import DRIVER_NOT_LOADED, GPU_IS_LOST, VERSION_MISMATCH, FakeDevice, FakeInstance
+from tests.driver import DRIVER_NOT_LOADED, GPU_IS_LOST, FakeDevice, FakeInstance
 from tests.e2e.shipped import GIB
 from tests.faults.scenario import NO_ZERO, WELL, Deed, Scenario, Stage, three
 
@@ -80,17 +80,6 @@ DRIVER = (
         mend=back_in_another_order,
         then=("0 Other", "1 Test 0", "2 Test 1", "44 %", "59 %"),
         then_silent=("Test 2", "not loaded"),
-    ),
-    Scenario(
-        name="driver replaced by another version in mid-run",
-        alive=None,
-        fault=machine(generation=1, init_code=VERSION_MISMATCH),
-        says=said(diagnosis.mismatch),
-        silent=("Test 0", "44 %"),
-        never=NO_ZERO,
-        mend=machine(init_code=0),
-        then=WELL,
-        then_silent=("half upgraded",),
     ),
     Scenario(
         name="NVML crashes in mid-run",

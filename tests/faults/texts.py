@@ -1,9 +1,8 @@
-"""Text of others that would act on a terminal, on markup or on the columns beside it."""
+"""Text of others that would act on a terminal or on markup."""
 
 from tests.driver import FakeProcess
-from tests.e2e.shipped import ENTER, ESCAPE, F9, GIB
+from tests.e2e.shipped import ESCAPE, GIB
 from tests.faults.scenario import KEYS, Key, Scenario, Stage, hides, shows
-from tests.terminal import Terminal
 
 TEXTS = {
     "csi": "a\x1b[31;7mb\x1b[2J\x1b[977;977Hc",
@@ -74,34 +73,6 @@ def holders(stage: Stage) -> None:
     stage.driver.change(1, processes=tuple(processes))
 
 
-def columns(terminal: Terminal) -> list[str]:
-    """The rows of the screen with one character for each column: "\\0" behind a wide one."""
-    buffer, width = terminal.screen.buffer, range(terminal.screen.columns)
-    return [
-        "".join((buffer[y][x].data or "\0")[0] for x in width) for y in range(terminal.screen.lines)
-    ]
-
-
-def table_is_straight(terminal: Terminal) -> bool:
-    """Every process's memory ends under its heading, and its command begins under that."""
-    rows = columns(terminal)
-    head = next((row for row in rows if "GPU MEM" in row and "COMMAND" in row), None)
-    if head is None:
-        return False
-    end, start = head.index("GPU MEM") + len("GPU MEM"), head.index("COMMAND")
-    lines = [row for row in rows[rows.index(head) + 1 :] if " GiB " in row]
-    return len(lines) >= 3 and all(
-        row[end - 3 : end + 1] == "GiB " and row[start - 1] == " " != row[start] for row in lines
-    )
-
-
-TO_LIST = (
-    Key("3", table_is_straight, "the list, in straight columns"),
-    Key("t", table_is_straight, "as a tree"),
-    Key("t", table_is_straight, "as a list again"),
-)
-BACK = Key("1", shows("Tab Processes"), "the monitor")
-
 SCENARIOS = (
     Scenario(
         name="commands, users and containers of every kind",
@@ -112,15 +83,10 @@ SCENARIOS = (
         unwritten=FORBIDDEN,
         keys=(
             *KEYS,
-            *TO_LIST,
-            *(Key("j", table_is_straight, "the next one") for _ in range(4)),
+            Key("3", shows("t Tree", "COMMAND"), "the list"),
             Key("e", shows("Environment "), "its environment"),
             Key(ESCAPE, hides("Environment "), "the list again"),
-            Key(F9, shows("Send a signal"), "the question which signal"),
-            Key(ENTER, shows("Send TERM to"), "the question whether"),
-            Key(ESCAPE, hides("Send TERM"), "the signals again"),
-            Key(ESCAPE, hides("Send a signal"), "the list again"),
-            BACK,
+            Key("1", shows("Tab Processes"), "the monitor"),
         ),
         mend=lambda stage: stage.driver.change(1, processes=()),
         then=("2 Test 2",),
