@@ -23,7 +23,7 @@ from tests.driver import (
     UNKNOWN,
     VERSION_MISMATCH,
 )
-from tests.driver.platforms import PLATFORMS, v100
+from tests.driver.platforms import PLATFORMS
 from tests.fake_root import (
     DOCKER,
     LIBRARY,
@@ -140,6 +140,7 @@ BINDINGS = {"nvidia-ml-py": "13.580.82"}
 TWO_BINDINGS = {**BINDINGS, "pynvml": "11.5.3"}
 NO_TERMINAL = replace(under(TERM=""), changes={"on_terminal": False})
 EXCLUSIVE = one(compute_mode=3)
+VOLTA = one(compute_capability_major=7)
 IDLE = {"gpu_utilization_percent": 0, "performance_state": 8, "pcie_generation": 1}
 
 NO_WIDTH = {"nvmlDeviceGetCurrPcieLinkWidth": NO_PERMISSION}
@@ -235,7 +236,7 @@ TABLE = [
         "nvidia-smi",
         Machine(torch=replace(TORCH, device_count=0)),
     ),
-    Row("architecture", PROBLEM, "compute capability 7.0, only for", "Install", Machine((v100(),))),
+    Row("architecture", PROBLEM, "compute capability 7.0, only for", "Install", VOLTA),
     Row("visible_devices", OK, "2,0: 2 of 3 GPUs", "", sees("2,0")),
     Row("visible_devices", OK, "1 of 3 GPUs", "", sees("GPU-00000001")),
     Row("visible_devices", WARNING, "hides every GPU", "Unset", sees("")),
