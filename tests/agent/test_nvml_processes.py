@@ -178,7 +178,7 @@ def test_a_process_in_several_lists_is_one(nvml: FakeDriver) -> None:
 
 
 @pytest.mark.parametrize(
-    ("driver", "right", "wrong"),
+    ("version", "right", "wrong"),
     [
         ("535.42", "v3", "v2"),
         ("535.43.02", "v2", "v3"),
@@ -188,9 +188,9 @@ def test_a_process_in_several_lists_is_one(nvml: FakeDriver) -> None:
     ],
 )
 def test_lists_whose_rows_are_too_wide_are_not_read(
-    nvml: FakeDriver, driver: str | None, right: str, wrong: str
+    nvml: FakeDriver, version: str | None, right: str, wrong: str
 ) -> None:
-    OneDevice(nvml, FakeDevice(), driver).read()
+    OneDevice(nvml, FakeDevice(), version).read()
     calls = nvml.calls(0)
     assert calls[f"nvmlDeviceGetComputeRunningProcesses_{right}"] == 1
     assert calls[f"nvmlDeviceGetComputeRunningProcesses_{wrong}"] == 0
