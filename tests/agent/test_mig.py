@@ -104,7 +104,9 @@ def test_memory_is_the_instances_own_and_all_else_is_missing(nvml: FakeDriver) -
 
 def test_a_process_is_listed_once_under_its_instance(nvml: FakeDriver) -> None:
     own = (FakeProcess(5, "graphics", MIB),)
-    readings = Gpu(nvml, SMALL, LARGE, processes=own).now()
+    # Its list need not have its ids.
+    nameless = replace(SMALL, values={"nameless": 1})
+    readings = Gpu(nvml, nameless, LARGE, processes=own).now()
     assert pids(readings) == [[5], [11], [12, 13]]
     (process,) = readings[1].processes
     assert process.absent == dict.fromkeys(UTILIZATIONS, Absence.NOT_SUPPORTED)

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.driver
 CREATE, FREE = "nvmlEventSetCreate", "nvmlEventSetFree"
 REGISTER = "nvmlDeviceRegisterEvents"
 WAIT = "nvmlEventSetWait_v2"
-BOUND = 60.0
 
 
 @pytest.fixture(autouse=True)

@@ -177,6 +177,25 @@ def test_a_process_in_several_lists_is_one(nvml: FakeDriver) -> None:
     assert "processes" not in reading.sample.absent
 
 
+@pytest.mark.parametrize(
+    ("version", "right", "wrong"),
+    [
+        ("535.42", "v3", "v2"),
+        ("535.43.02", "v2", "v3"),
+        ("535.86.10", "v2", "v3"),
+        ("535.87", "v3", "v2"),
+        (None, "v3", "v2"),
+    ],
+)
+def test_lists_whose_rows_are_too_wide_are_not_read(
+    nvml: FakeDriver, version: str | None, right: str, wrong: str
+) -> None:
+    OneDevice(nvml, FakeDevice(), version).read()
+    calls = nvml.calls(0)
+    assert calls[f"nvmlDeviceGetComputeRunningProcesses_{right}"] == 1
+    assert calls[f"nvmlDeviceGetComputeRunningProcesses_{wrong}"] == 0
+
+
 def test_pids_that_are_none(nvml: FakeDriver) -> None:
     pids = (0, 71, LARGEST_PID, (1 << 31) + 5, (1 << 32) - 1)
     reading = read(nvml, FakeDevice(processes=tuple(FakeProcess(pid, "mps") for pid in pids)))

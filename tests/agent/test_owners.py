@@ -165,6 +165,20 @@ def test_a_command_line_that_blocks(clock: Time, proc: FakeProc, owners: Owners)
     until(lambda: find(owners, 7).command == "python serve.py")
 
 
+def test_a_process_in_a_container(clock: Time, proc: FakeProc, tmp_path: Path) -> None:
+    environ = TORCHRUN.replace("=node01", "=localhost").encode()
+    proc.add(cgroup=f"0::/docker/{ID}\n".encode(), environ=environ)
+    owners = Owners(proc.path, root=tmp_path)
+    process = find(owners, 7)
+    assert process.container == ID[:12]
+    assert (process.job_id or "").endswith(f"/{ID[:12]}:29500"), "it has its own localhost"
+    config = tmp_path / f"var/lib/docker/containers/{ID}/config.v2.json"
+    config.parent.mkdir(parents=True)
+    config.write_text('{"Name": "/trainer"}')
+    clock.now += 10.0
+    assert find(owners, 7).container == "trainer"
+
+
 def until(there: Callable[[], bool]) -> None:
     """Looks again and again until that is so: a thread has the answer at any moment now."""
     deadline, pause = time.monotonic() + BOUND, threading.Event()
@@ -250,7 +264,7 @@ def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_else_of_an_environment_is_kept(proc: FakeProc, owners: Owners) -> None:
-    """Neither what is read nor what is sent has its secrets. A container has its own localhost."""
+    """Neither what is read nor what is sent has its secrets."""
     names = ("AWS_SECRET_ACCESS_KEY", "RANK_TOKEN", "X_MASTER_ADDR")
     secrets = "".join(f"{name}={SECRET}\0" for name in names)
     proc.add(environ=f"{secrets}{TORCHRUN}\0".encode())

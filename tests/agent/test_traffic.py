@@ -70,8 +70,8 @@ def fields(**values: int) -> dict[str, int]:
 class Machine(OneDevice):
     """A device read once a second."""
 
-    def __init__(self, nvml: FakeDriver, fail: Mapping[str, int] | None = None) -> None:
-        super().__init__(nvml, FakeDevice(values={}, fail=fail or {}))
+    def __init__(self, nvml: FakeDriver) -> None:
+        super().__init__(nvml, FakeDevice(values={}))
 
     def says(self, values: Mapping[str, int], seconds: float = 1.0) -> DeviceSample:
         return self.read(seconds, values=values)
@@ -101,19 +101,37 @@ TWO_LINKS = fields(f91=2, f139_0=10, f139_1=20, f138_0=30, f138_1=40)
 LATER = fields(f91=2, f139_0=11, f139_1=22, f138_0=33, f138_1=44)
 ALL = {f"field.139.{ALL_LINKS}": 30, f"field.138.{ALL_LINKS}": 70}
 ALL_LATER = {f"field.139.{ALL_LINKS}": 33, f"field.138.{ALL_LINKS}": 77}
-EACH = ((1024, 2048), (3072, 4096))
+RATES = (3 * 1024, 7 * 1024, (1024, 2048), (3072, 4096))
+NVLINK_5 = fields(f91=2, f204_0=WIDE + 1, f204_1=WIDE + 1, f202_0=WIDE + 3, f202_1=WIDE + 4)
+NVLINK_5_LATER = fields(f91=2, f204_0=WIDE + 2, f204_1=WIDE + 3, f202_0=WIDE + 6, f202_1=WIDE + 8)
+
+
+def without_link_0(values: dict[str, int]) -> dict[str, int]:
+    return {key: n for key, n in values.items() if not key.endswith(".0")}
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [({}, {}), (ALL, ALL_LATER)], ids=["summed", "by the driver"]
+    ("before", "after", "rates"),
+    [
+        # Summed, and by the driver.
+        (TWO_LINKS, LATER, RATES),
+        (TWO_LINKS | ALL, LATER | ALL_LATER, RATES),
+        # A link that is down has a place of its own.
+        (
+            without_link_0(TWO_LINKS),
+            without_link_0(LATER),
+            (2048, 4096, (None, 2048), (None, 4096)),
+        ),
+        # NVLink 5 counts bytes.
+        (NVLINK_5, NVLINK_5_LATER, (3, 7, (1, 2), (3, 4))),
+    ],
 )
 def test_links_are_counted_once(
-    nvml: FakeDriver, before: dict[str, int], after: dict[str, int]
+    nvml: FakeDriver, before: dict[str, int], after: dict[str, int], rates: tuple[object, ...]
 ) -> None:
     machine = Machine(nvml)
-    first = machine.says(TWO_LINKS | before)
-    assert nvlink(first) == (NO_DATA_YET,) * 4
-    assert nvlink(machine.says(LATER | after)) == (3 * 1024, 7 * 1024, *EACH)
+    assert nvlink(machine.says(before)) == (NO_DATA_YET,) * 4
+    assert nvlink(machine.says(after)) == rates
 
 
 def test_each_link_is_asked_every_10_s_once_it_has_a_rate(nvml: FakeDriver) -> None:
@@ -125,24 +143,6 @@ def test_each_link_is_asked_every_10_s_once_it_has_a_rate(nvml: FakeDriver) -> N
     assert nvlink(machine.says(LATER | ALL_LATER)) == (0, 0, (0, 0), (0, 0))
 
 
-def test_a_link_that_is_down_has_a_place_of_its_own(nvml: FakeDriver) -> None:
-    machine = Machine(nvml)
-    gone = {key: n for key, n in TWO_LINKS.items() if not key.endswith(".0")}
-    machine.says(gone)
-    later = {key: n for key, n in LATER.items() if not key.endswith(".0")}
-    assert nvlink(machine.says(later)) == (2048, 4096, (None, 2048), (None, 4096))
-
-
-def test_counters_of_nvlink_5_are_in_bytes(nvml: FakeDriver) -> None:
-    machine = Machine(nvml)
-    first = {"f204_0": 1, "f204_1": 1, "f202_0": 3, "f202_1": 4}
-    later = {"f204_0": 2, "f204_1": 3, "f202_0": 6, "f202_1": 8}
-    for counts in (first, later):
-        found = machine.says(fields(f91=2, **{name: WIDE + n for name, n in counts.items()}))
-    assert nvlink(found) == (3, 7, (1, 2), (3, 4))
-
-
 @pytest.mark.parametrize("links", [0, 4711])
 def test_a_device_without_links(nvml: FakeDriver, links: int) -> None:
-    machine = Machine(nvml)
-    assert nvlink(machine.says(fields(f91=links))) == (NO_RATE,) * 4
+    assert nvlink(Machine(nvml).says(fields(f91=links))) == (NO_RATE,) * 4

@@ -34,6 +34,7 @@
  *   device.0.instance.2.uuid MIG-...     the MIG instance 2: all that its handle says, by the same
  *                                        keys; there is one where there is a uuid and MIG is on
  *   device.0.instance.2.gpu_instance 7   and compute_instance: its ids, in process lists, too
+ *   device.0.instance.2.nameless 1       process lists do not have its ids
  *
  * A value that is not in the file is not supported (3): that is how a GPU without a fan is made.
  * Where FAKE_NVML_CALLS names a file, every call appends its function and device to it.
@@ -715,7 +716,7 @@ struct process_v2 { unsigned pid; u64 bytes; unsigned gpu_instance, compute_inst
 
 static unsigned instance_id(int index, const char *key)
 {
-    const char *id = find(index, "%s", key);
+    const char *id = number(find(index, "nameless")) ? NULL : find(index, "%s", key);
     return id ? (unsigned)number(id) : ~0u; /* no MIG instance */
 }
 

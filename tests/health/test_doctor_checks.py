@@ -130,6 +130,7 @@ BINDINGS = {"nvidia-ml-py": "13.580.82"}
 TWO_BINDINGS = {**BINDINGS, "pynvml": "11.5.3"}
 NO_TERMINAL = replace(under(TERM=""), changes={"on_terminal": False})
 EXCLUSIVE = one(compute_mode=3)
+VOLTA = one(compute_capability_major=7)
 IDLE = {"gpu_utilization_percent": 0, "performance_state": 8, "pcie_generation": 1}
 
 NO_WIDTH = {"nvmlDeviceGetCurrPcieLinkWidth": NO_PERMISSION}

@@ -106,31 +106,19 @@ def why(received: Received) -> str:
     return received.problem.why
 
 
-async def test_a_killed_child_is_started_again(spawn: Spawn, pauses: list[float]) -> None:
-    child = spawn("say(INVENTORY); until_the_end()")
+async def test_a_killed_child_is_started_again_and_told_again(
+    spawn: Spawn, pauses: list[float]
+) -> None:
+    child = spawn("say(INVENTORY if '0.25' in sys.stdin.readline() else SAMPLE); until_the_end()")
+    child.ask(interval=0.25)
     async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
         assert await anext(records) == INVENTORY
         pid = pid_of(child)
         os.kill(pid, signal.SIGKILL)
-        interruption = await anext(records)
-        assert why(interruption) == "it was ended by SIGKILL"
+        assert why(await anext(records)) == "it was ended by SIGKILL"
         assert await anext(records) == INVENTORY
         assert pid_of(child) != pid
     assert pauses == [Patience().first_pause]
-
-
-async def test_a_child_that_is_started_again_is_told_again() -> None:
-    child = StreamChild(StreamOptions(60, demo=True, control=True).command, 60)
-    child.ask(interval=0.25)
-    asked = 0
-    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
-        async for record in records:
-            if isinstance(record, Inventory) and record.interval_seconds == 0.25:
-                asked += 1
-                if asked == 2:
-                    break
-                os.kill(pid_of(child), signal.SIGKILL)
-    await child.close()
 
 
 async def test_lines_that_cannot_be_read_are_left_out(spawn: Spawn) -> None:
