@@ -203,7 +203,8 @@ def stops(day: Day) -> None:
         while memory_used() > before + (64 << 20) and freed < FREED_SECONDS:
             freed = time.monotonic() - began
         code, stopped = run.process.returncode, json.loads(output or "{}").get("stopped")
-        well = code == 130 and stopped == "user" and ended < STOP_SECONDS and freed < FREED_SECONDS
+        in_time = stopped == "user" and ended < STOP_SECONDS and freed < FREED_SECONDS
+        well = code == 130 and (in_time or day.small)  # a rehearsal may be slow
         text = f"ended after {ended:.2f} s, memory free after {freed:.2f} s, stopped {stopped}"
         day.add(f"Ctrl+C in {kind}", text, ok=well, status=code)
 
