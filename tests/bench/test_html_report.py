@@ -197,3 +197,8 @@ def test_an_axis_is_logarithmic_if_the_values_are_far_apart() -> None:
     assert y_axis([3, 500]) == SvgAxis(0, 530)
     assert y_axis([3, 899]).base is None
     assert y_axis([3, 900]) == SvgAxis(1, 1000, 10)
+
+
+@pytest.mark.parametrize(("largest", "label"), [(0.04, "0.01"), (2e6, "2000000")])
+def test_the_labels_of_sizes_are_short(largest: float, label: str) -> None:
+    assert f">{label}</text>" in chart_figure(Chart("tflops", {"": [(largest, 1.0)]}, "N"))

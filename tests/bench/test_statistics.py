@@ -109,6 +109,15 @@ def test_what_needs_how_many_windows_and_seconds() -> None:
     assert "dip_percent" in known(*[(1.0, 5.0)] * 20)
 
 
+def test_the_burst_are_the_first_two_seconds_and_a_droop_is_beyond_the_noise() -> None:
+    assert len(burst_of([(0.5, 1.0)] * 10)) == 4
+    assert len(burst_of([(5.0, 1.0)] * 10)) == 1
+    late = [(0.5, rate) for rate in (100.0, 104.0, 99.0, 101.0, 103.0, 98.0)] * 5
+    found = drooped([(0.5, 103.0)] * 4 + late * 2)
+    assert (found.percent, found.low) == pytest.approx((2.1238, 0.7340), abs=1e-3)
+    assert drooped([(0.5, 102.0)] * 4 + late * 2).percent == 0.0
+
+
 def test_the_interval_is_about_the_mean_of_the_result() -> None:
     windows = [(1.0, 9.0), (1.0, 11.0)] * 10
     low, high = with_statistics(replace(BARE, tflops_mean=5.0), windows).tflops_mean_interval or ()

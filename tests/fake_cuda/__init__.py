@@ -3,12 +3,11 @@
 `python` in this folder is an interpreter for `gputop bench --python`. It runs the Python named by
 FAKE_CUDA_PYTHON (default `python3`), which needs a torch without CUDA:
 
-    FAKE_CUDA_NAME="Tesla T4" FAKE_CUDA_CAPABILITY=7.5 FAKE_CUDA_RATES='{"float16": 24}' \\
+    FAKE_CUDA='{"name": "Tesla T4", "capability": "7.5", "rates": {"float16": 24}}' \\
         gputop bench --python tests/fake_cuda/python --size 2048
 
-The GPU itself comes from NVML, so the command also needs `tests.driver`, the fake driver. Every
-field of `settings.Settings` is an environment variable with the prefix FAKE_CUDA_. Variables of
-type `str` are plain text, all others are JSON.
+The GPU itself comes from NVML, so the command also needs `tests.driver`, the fake driver. The
+fields are those of `settings.Settings`.
 
 Results are real. A product is computed on the CPU, once for the same operands: prefer `--size 2048`
 or smaller. Launching it again only takes simulated time, in the order of streams. In the real
@@ -16,7 +15,7 @@ interpreter `step` runs the blocks for CPUs, and `torch.compile` compiles nothin
 
 A fault is one of `settings.Fault`, as in
 
-    FAKE_CUDA_FAULTS='[{"at": "product", "size": 512, "exception": "TypeError", "message": "no"}]'
+    FAKE_CUDA='{"faults": [{"at": "product", "size": 512, "exception": "TypeError"}]}'
 
 Points where a fault can happen (`at`), and the attributes that select one:
 

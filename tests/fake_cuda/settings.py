@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-PREFIX = "FAKE_CUDA_"
+VARIABLE = "FAKE_CUDA"
 RATES = {
     "float64": 60.0,
     "float32": 52.0,
@@ -88,25 +88,12 @@ class Settings:
         return int(major), int(minor)
 
     def environment(self) -> dict[str, str]:
-        """Return the environment variables that differ from the defaults."""
-        found = {}
-        for each in dataclasses.fields(self):
-            value = getattr(self, each.name)
-            if value == getattr(Settings(), each.name):
-                continue
-            if each.name == "faults":
-                value = [dataclasses.asdict(fault) for fault in value]
-            text = value if isinstance(value, str) else json.dumps(value)
-            found[PREFIX + each.name.upper()] = text
-        return found
+        """Return the environment variable by which a process gets these settings."""
+        return {VARIABLE: json.dumps(dataclasses.asdict(self))}
 
 
-def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
-    found: dict[str, Any] = {}
-    for each in dataclasses.fields(Settings):
-        text = environment.get(PREFIX + each.name.upper())
-        if text is not None:
-            found[each.name] = text if each.type == "str" else json.loads(text)
+def from_environment() -> Settings:
+    found = json.loads(os.environ.get(VARIABLE, "{}"))
     found["faults"] = tuple(Fault(**fault) for fault in found.get("faults", ()))
     return Settings(**found)
 

