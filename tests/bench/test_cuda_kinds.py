@@ -77,6 +77,7 @@ async def test_copy_has_rows_of_each_way(runs: Runs) -> None:
         assert row.values["bytes_per_second"] == pytest.approx(rate)
     assert heard.result.wrong_elements == 0
     assert heard.result.tflops_mean is heard.result.tflops_peak is None
+    assert (heard.plan.m, heard.plan.n, heard.plan.k) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,7 @@ async def test_memory_writes_all_patterns(runs: Runs) -> None:
     assert heard.samples[-1].bytes_per_second
     assert heard.result.points[0].series == "random"
     assert heard.plan.layout.startswith("blocks of ")
+    assert (heard.plan.m, heard.plan.n, heard.plan.k) == (0, 0, 0)
 
 
 async def test_burn_multiplies_and_copies(runs: Runs) -> None:

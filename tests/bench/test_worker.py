@@ -332,6 +332,13 @@ def test_auto_is_large_enough_and_short_enough(
     assert all(seconds_of(n) <= loads.TRIAL_SECONDS for n in tried[1:])
 
 
+def test_the_number_of_threads_is_fixed() -> None:
+    fixed: list[int] = []
+    torch = SimpleNamespace(get_num_threads=lambda: 3, set_num_threads=fixed.append)
+    backends.Cpu(torch, threading.Event())
+    assert fixed == [3]
+
+
 @pytest.mark.parametrize(
     ("archs", "capability", "runs"),
     [
