@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gputop.agent.device import Device
 from gputop.agent.snapshot import Sample
-from gputop.bench.events import Conditions, Point, Progress, Verified
+from gputop.bench.events import Conditions, Hello, Point, Progress, Verified
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET
 from gputop.bench.plan.request import Request, cpu_target
@@ -33,7 +33,7 @@ from gputop.bench.run.series import (
 )
 from tests.runs import Clock, gpu_result, gpu_run, gpu_sample
 from tests.sessions import PLANNED
-from tests.streams import NOW, host, inventory, sample
+from tests.streams import NOW, host, inventory, process, sample
 
 GPU = target_choice.targets(inventory(1), sample(1))[0]
 
@@ -72,6 +72,7 @@ def test_the_conditions_of_a_run() -> None:
     found = conditions(run)
     assert found.power_watts_mean == pytest.approx((2 * 500 + 8 * 700) / 10)
     assert found.sm_clock_mhz_mean == pytest.approx((2 * 1980 + 8 * 1500) / 10)
+    assert found.late_power_watts_mean == 700.0
     assert found.temperature_celsius_max == 70, "what was before the run does not count"
     assert (found.power_limit_watts, found.sm_clock_max_mhz) == (700.0, 1980)
     assert (found.driver_version, found.pci_device_id) == ("580.65.06", "2330")
@@ -108,6 +109,43 @@ def test_energy_is_what_the_counter_says_if_it_does(
     found = conditions(sampled(*samples))
     assert found.energy_joules == pytest.approx(joules)
     assert found.tflop_per_joule == pytest.approx(joules and 700.0 * 10 / joules)
+
+
+@pytest.mark.parametrize(
+    ("percent", "seconds", "found"),
+    [
+        (5, 10, ("77 (ada: python train.py --rank 0)",)),
+        (4, 10, ()),
+        (90, 1, ("77 (ada: python train.py --rank 0)",)),
+        (None, 10, ()),
+    ],
+)
+def test_the_load_of_others_counts_if_it_is_some(
+    percent: int | None, seconds: int, found: tuple[str, ...]
+) -> None:
+    run = run_on(GPU, clock := Clock())
+    run.add_event(Hello("3.11", "2.13", "a GPU", 1, 1))
+    run.add_event(PLANNED)
+    for n in range(1, 11):
+        clock.time = NOW + n
+        other = process(77, 0, sm_utilization_percent=percent if n <= seconds else 0)
+        processes = (process(1, 0, sm_utilization_percent=99), other)
+        run.add_event(dataclasses.replace(gpu_sample(clock.time), processes=processes))
+    assert bool(run.readings.others) is bool(found and seconds == 10)
+    assert conditions(run).other_load == found
+    run.add_event(dataclasses.replace(gpu_sample(NOW + 11), processes=(other,)))
+    assert run.readings.others == (), "in a container the worker's pid may be another"
+
+
+def test_a_worker_is_silent_once_a_window_is_overdue() -> None:
+    run = run_on(GPU, clock := Clock())
+    for window, due in ((0.2, 2.0), (1.0, 3.0)):
+        run.add_event(Progress(1.0, window, 1, 700.0))
+        clock.time += due
+        assert (run.silent_seconds, run.rate_now) == (None, 700.0)
+        clock.time += 0.1
+        assert run.silent_seconds == pytest.approx(due + 0.1)
+        assert run.rate_now is None
 
 
 def test_reasons_are_counted_by_the_device_or_else_by_the_samples() -> None:
