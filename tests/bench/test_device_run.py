@@ -39,7 +39,6 @@ GPU = target_choice.targets(inventory(1), sample(1))[0]
 
 
 def sampled(*samples: Sample) -> DeviceRun:
-    """A run; the samples come in between its windows of a second."""
     clock = Clock()
     run = run_on(GPU, clock)
     events: list[tuple[float, Any]] = [(NOW, PLANNED)]
@@ -324,7 +323,6 @@ WINDOWS = [Progress(0.2 * n, 0.2, 10 * n, 100.0 + n % 7, 101.0) for n in range(1
 
 
 def keeps_all(kept: list[Progress], made: list[Progress]) -> None:
-    """Joined windows have the time, the work and the end of those that were made."""
     assert kept[-1].elapsed_seconds == made[-1].elapsed_seconds
     assert kept[-1].iterations == made[-1].iterations
     assert sum(w.window_seconds for w in kept) == pytest.approx(0.2 * len(made))

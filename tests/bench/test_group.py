@@ -34,7 +34,6 @@ GPUS = target_choice.targets(inventory(3), sample(3))[:3]
 async def ends(
     runs: Runner, act: Callable[[Target, Event], None] = lambda *_: None
 ) -> dict[Target, Done | Failed]:
-    """How each device ended."""
     found: dict[Target, Done | Failed] = {}
 
     def take(target: Target, event: Event) -> None:

@@ -29,7 +29,6 @@ def heard(post: NodeActor) -> list[Any]:
 
 
 def last_of(post: NodeActor) -> Any:
-    """How the worker ended."""
     while True:
         *_, last = heard(post)
         if isinstance(last, tuple):

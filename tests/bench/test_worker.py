@@ -158,7 +158,6 @@ def run_in_process(seconds: float = 0.3) -> tuple[RecordedRun, list[dict[str, An
 
 
 def paced(device: Any, products: int) -> throughput.Pace:
-    """A pace at which so many products make a batch."""
     return throughput.Pace(device, throughput.BATCH_SECONDS / (products + 0.5), 0.0)
 
 
@@ -485,7 +484,6 @@ def test_windows_by_the_host_s_clock_are_longer(*, device_time: bool, pulsed: bo
 
 
 def operands(product: products.Product, times: int) -> list[int]:
-    """Where the operands of so many products lie."""
     found = []
     for _ in range(times):
         product.multiply()
