@@ -149,7 +149,7 @@ def test_a_worker_is_silent_once_a_window_is_overdue() -> None:
 
 def test_reasons_are_counted_by_the_device_or_else_by_the_samples() -> None:
     def at(n: int, capped: float, *reasons: str) -> Sample:
-        counts = {"sw_power_cap": capped, "sync_boost": 3.0}
+        counts = {"sw_power_cap": capped, "sync_boost": 3.0, "hw_power_brake": capped / 10}
         return gpu_sample(NOW + n, clock_event_reasons=reasons, clock_event_seconds=counts)
 
     run = sampled(
@@ -161,7 +161,7 @@ def test_reasons_are_counted_by_the_device_or_else_by_the_samples() -> None:
         at(10, 104.0, "hw_slowdown"),
     )
     assert conditions(run).clock_event_seconds == pytest.approx(
-        {"sw_power_cap": 6.0, "sw_thermal": 4.0, "hw_slowdown": 2.0}
+        {"sw_power_cap": 6.0, "sw_thermal": 4.0, "hw_slowdown": 2.0, "hw_power_brake": 0.38}
     )
     assert run.readings.intervals() == {
         "sw_power_cap": [(0.0, 6.0)],

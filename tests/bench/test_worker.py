@@ -483,14 +483,6 @@ def test_windows_by_the_host_s_clock_are_longer(*, device_time: bool, pulsed: bo
     assert samples[0].tflops < 0.95
 
 
-def operands(product: products.Product, times: int) -> list[int]:
-    found = []
-    for _ in range(times):
-        product.multiply()
-        found.append(product.a.data_ptr())
-    return found
-
-
 def test_burn_takes_operands_from_all_over_the_memory_it_may_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -502,7 +494,10 @@ def test_burn_takes_operands_from_all_over_the_memory_it_may_use(
     first.judge()
     product = burn.Ring(first, cpu(), run)
     count = int(run.notes[-1].split()[2])
-    taken = operands(product, 2 * count)
+    taken = []
+    for _ in range(2 * count):
+        product.multiply()
+        taken.append(product.a.data_ptr())
     assert len(set(taken)) == count > 3
     assert taken[:count] == taken[count:]
     each = 2 * 192 * 192 * 4
