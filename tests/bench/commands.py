@@ -25,12 +25,10 @@ COMMAND = [sys.executable, "-m", "gputop", "bench"]
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
-    """Return the arguments of `gputop bench`."""
     return parse(["bench", *arguments])
 
 
 def run(*arguments: str) -> int:
-    """Run `gputop bench` in this process."""
     return bench.run(parsed(*arguments))
 
 
@@ -81,21 +79,18 @@ class InTerminal:
         self.screen = ""
 
     def until(self, text: str) -> None:
-        """Reads the terminal until that was on it."""
         while text not in self.screen:
             ready, _, _ = select.select([self.terminal], [], [], 60)
             assert ready, f"{text!r} did not come: {self.screen!r}"
             self.screen += os.read(self.terminal, 4096).decode()
 
     def read_for(self, seconds: float) -> None:
-        """Read the terminal for so long."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if select.select([self.terminal], [], [], left)[0]:
                 self.screen += os.read(self.terminal, 4096).decode()
 
     def worker(self) -> psutil.Process:
-        """The process that computes."""
         (worker,) = [
             process
             for process in psutil.Process(self.process.pid).children(recursive=True)

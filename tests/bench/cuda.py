@@ -30,7 +30,6 @@ SMALL = "step.BLOCKS, burn.COPIED_BYTES['cuda'] = step.SCALED, 1 << 20\n"
 
 
 def with_faults(*faults: Fault, settings: Settings = MACHINE) -> Settings:
-    """Return a machine with these faults."""
     return replace(settings, faults=faults)
 
 
@@ -51,40 +50,32 @@ def target(settings: Settings = MACHINE, number: int = 0) -> Target:
 
 @dataclass(frozen=True)
 class Heard:
-    """The events of a run."""
-
     events: list[Event] = field(default_factory=list)
 
     @property
     def last(self) -> Event:
-        """How it ended."""
         return self.events[-1]
 
     @property
     def result(self) -> Result:
-        """The result of a run that has one."""
         assert isinstance(self.last, Done), self.last
         return self.last.result
 
     @property
     def failed(self) -> Failed:
-        """The error of a run that has no result."""
         assert isinstance(self.last, Failed), self.last
         return self.last
 
     @property
     def plan(self) -> Planned:
-        """The plan of the run."""
         return next(event for event in self.events if isinstance(event, Planned))
 
     @property
     def samples(self) -> list[Progress]:
-        """The samples of a load over time."""
         return [event for event in self.events if isinstance(event, Progress)]
 
     @property
     def rows(self) -> list[Point]:
-        """The rows of a table."""
         return [event for event in self.events if isinstance(event, Point)]
 
     def series(self) -> list[str]:
@@ -93,7 +84,6 @@ class Heard:
 
 
 async def together(requests: list[Request]) -> list[Heard]:
-    """Run on several devices."""
     heard = {request.target: Heard() for request in requests}
 
     def take(which: Target, event: Event) -> None:
@@ -105,8 +95,6 @@ async def together(requests: list[Request]) -> list[Heard]:
 
 
 class Runs:
-    """Starts runs on a fake CUDA."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
@@ -159,7 +147,6 @@ class Runs:
         settings: Settings = MACHINE,
         fault: str = "",
     ) -> list[Heard]:
-        """Run a kind on several devices."""
         requests = [
             self.request(kind, seconds=seconds, settings=settings, fault=fault, number=number)
             for number in range(count)
@@ -192,7 +179,6 @@ def in_the_middle(
 
 
 def is_wrong(check: Verified) -> bool:
-    """Return True once an element was wrong."""
     return check.wrong_elements > 0
 
 

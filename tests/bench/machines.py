@@ -34,7 +34,6 @@ def instance(number: int, **changes: Any) -> Device:
 
 
 def trainer(pid: int, number: int) -> Process:
-    """A process that computes on that instance."""
     return Process(pid, instance(number).uuid, ProcessKind.COMPUTE, GIB, "ada", "train")
 
 

@@ -49,7 +49,6 @@ class Injected(Product):
 
 
 def verified(dtype: str, m: int, n: int, k: int, **how: bool) -> tuple[Injected, Checksums]:
-    """A product with its checksums."""
     torch = load_torch()
     product = Injected(torch, dtype, (m, n, k), "cpu", **how)
     product.faults = {}

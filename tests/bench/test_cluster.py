@@ -31,7 +31,6 @@ HEAD = ("--head", "--port=0", "--include-dashboard=false", "--block", "--disable
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    """The address of a cluster of the test's own."""
     with (
         tempfile.TemporaryDirectory(prefix="gr", dir="/tmp") as folder,  # sockets want a short path
         subprocess.Popen(

@@ -48,6 +48,11 @@ def test_bus_bandwidth_is_that_of_nccl_tests(series: str, ranks: int, factor: fl
     assert collective.bus_factor(series, ranks) == factor
 
 
+def test_the_interface_is_that_by_which_a_host_is_reached() -> None:
+    assert collective.interface_to("127.0.0.1") == "lo"
+    assert collective.interface_to("no.such.host.invalid") == ""
+
+
 def test_of_few_times_the_99th_percentile_is_the_longest() -> None:
     assert collective.percentile_99([2.0, 3.0, 1.0]) == 3.0
     assert collective.percentile_99([float(n) for n in range(1, 201)]) == 198.0
@@ -189,6 +194,7 @@ async def test_rows_of_two_ranks(runs: Runs, tmp_path: Path, place: str) -> None
         assert values["bytes_per_second"] == pytest.approx(factor * rate)
         assert values["p99_seconds"] > 0
         assert values["wrong"] == 0
+    assert (first.plan.m, first.plan.n, first.plan.k) == (0, 0, 0)
     assert first.plan.layout == f"2 ranks, {'nccl' if place == 'cuda' else 'gloo'}"
     for each in heard:
         assert each.plan.rows == each.result.checks == len(first.rows)

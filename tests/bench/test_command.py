@@ -130,7 +130,6 @@ def test_its_sudden_death_leaves_no_worker(running: InTerminal) -> None:
 
 
 def concluded(last: Done | Failed, *arguments: str) -> int:
-    """What is said of the end of a run on the CPU; the exit status."""
     return report_runs([ended(CPU, last)], parsed(*arguments))
 
 

@@ -41,6 +41,11 @@ WITHOUT_FLOAT8 = replace(MACHINE, capability="8.0")
 SMALL: dict[str, Any] = {"kind": "sweep", "size": 8, "seconds": 20.0, "fault": QUICK}
 WITHOUT_RESULT: dict[str, tuple[dict[str, Any], int, str]] = {
     "busy": ({"settings": with_faults(Fault("context", message=BUSY))}, 3, "busy or unavailable"),
+    "no start": (
+        {"settings": with_faults(Fault("init", message="CUDA unknown error"))},
+        3,
+        "CUDA does not start",
+    ),
     "no kernel": ({"settings": with_faults(Fault("product", message=NO_KERNEL))}, 3, "no kernel"),
     "archs": ({"settings": replace(MACHINE, archs="sm_50 sm_60")}, 3, "built for sm_50 sm_60"),
     "no room": ({"settings": with_faults(NO_ROOM)}, 3, "CUDA out of memory"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gputop.agent.device import Device
 from gputop.agent.snapshot import Sample
-from gputop.bench.events import Conditions, Point, Progress, Verified
+from gputop.bench.events import Conditions, Hello, Point, Progress, Verified
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET
 from gputop.bench.plan.request import Request, cpu_target
@@ -33,13 +33,12 @@ from gputop.bench.run.series import (
 )
 from tests.runs import Clock, gpu_result, gpu_run, gpu_sample
 from tests.sessions import PLANNED
-from tests.streams import NOW, host, inventory, sample
+from tests.streams import NOW, host, inventory, process, sample
 
 GPU = target_choice.targets(inventory(1), sample(1))[0]
 
 
 def sampled(*samples: Sample) -> DeviceRun:
-    """A run; the samples come in between its windows of a second."""
     clock = Clock()
     run = run_on(GPU, clock)
     events: list[tuple[float, Any]] = [(NOW, PLANNED)]
@@ -72,6 +71,7 @@ def test_the_conditions_of_a_run() -> None:
     found = conditions(run)
     assert found.power_watts_mean == pytest.approx((2 * 500 + 8 * 700) / 10)
     assert found.sm_clock_mhz_mean == pytest.approx((2 * 1980 + 8 * 1500) / 10)
+    assert found.late_power_watts_mean == 700.0
     assert found.temperature_celsius_max == 70, "what was before the run does not count"
     assert (found.power_limit_watts, found.sm_clock_max_mhz) == (700.0, 1980)
     assert (found.driver_version, found.pci_device_id) == ("580.65.06", "2330")
@@ -110,9 +110,46 @@ def test_energy_is_what_the_counter_says_if_it_does(
     assert found.tflop_per_joule == pytest.approx(joules and 700.0 * 10 / joules)
 
 
+@pytest.mark.parametrize(
+    ("percent", "seconds", "found"),
+    [
+        (5, 10, ("77 (ada: python train.py --rank 0)",)),
+        (4, 10, ()),
+        (90, 1, ("77 (ada: python train.py --rank 0)",)),
+        (None, 10, ()),
+    ],
+)
+def test_the_load_of_others_counts_if_it_is_some(
+    percent: int | None, seconds: int, found: tuple[str, ...]
+) -> None:
+    run = run_on(GPU, clock := Clock())
+    run.add_event(Hello("3.11", "2.13", "a GPU", 1, 1))
+    run.add_event(PLANNED)
+    for n in range(1, 11):
+        clock.time = NOW + n
+        other = process(77, 0, sm_utilization_percent=percent if n <= seconds else 0)
+        processes = (process(1, 0, sm_utilization_percent=99), other)
+        run.add_event(dataclasses.replace(gpu_sample(clock.time), processes=processes))
+    assert bool(run.readings.others) is bool(found and seconds == 10)
+    assert conditions(run).other_load == found
+    run.add_event(dataclasses.replace(gpu_sample(NOW + 11), processes=(other,)))
+    assert run.readings.others == (), "in a container the worker's pid may be another"
+
+
+def test_a_worker_is_silent_once_a_window_is_overdue() -> None:
+    run = run_on(GPU, clock := Clock())
+    for window, due in ((0.2, 2.0), (1.0, 3.0)):
+        run.add_event(Progress(1.0, window, 1, 700.0))
+        clock.time += due
+        assert (run.silent_seconds, run.rate_now) == (None, 700.0)
+        clock.time += 0.1
+        assert run.silent_seconds == pytest.approx(due + 0.1)
+        assert run.rate_now is None
+
+
 def test_reasons_are_counted_by_the_device_or_else_by_the_samples() -> None:
     def at(n: int, capped: float, *reasons: str) -> Sample:
-        counts = {"sw_power_cap": capped, "sync_boost": 3.0}
+        counts = {"sw_power_cap": capped, "sync_boost": 3.0, "hw_power_brake": capped / 10}
         return gpu_sample(NOW + n, clock_event_reasons=reasons, clock_event_seconds=counts)
 
     run = sampled(
@@ -124,7 +161,7 @@ def test_reasons_are_counted_by_the_device_or_else_by_the_samples() -> None:
         at(10, 104.0, "hw_slowdown"),
     )
     assert conditions(run).clock_event_seconds == pytest.approx(
-        {"sw_power_cap": 6.0, "sw_thermal": 4.0, "hw_slowdown": 2.0}
+        {"sw_power_cap": 6.0, "sw_thermal": 4.0, "hw_slowdown": 2.0, "hw_power_brake": 0.38}
     )
     assert run.readings.intervals() == {
         "sw_power_cap": [(0.0, 6.0)],
@@ -286,7 +323,6 @@ WINDOWS = [Progress(0.2 * n, 0.2, 10 * n, 100.0 + n % 7, 101.0) for n in range(1
 
 
 def keeps_all(kept: list[Progress], made: list[Progress]) -> None:
-    """Joined windows have the time, the work and the end of those that were made."""
     assert kept[-1].elapsed_seconds == made[-1].elapsed_seconds
     assert kept[-1].iterations == made[-1].iterations
     assert sum(w.window_seconds for w in kept) == pytest.approx(0.2 * len(made))

@@ -48,6 +48,14 @@ def test_products_of_any_shape_are_exact_and_as_precise_as_the_type(
     assert it.unexplained(it.c) == 1
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_elements_have_the_size_that_the_plan_expects(dtype: str) -> None:
+    it = product.Product(load_torch(), dtype, (16, 16, 16), "cpu")
+    known = DTYPES[dtype]
+    assert 8 * it.a.element_size() == known.operand_bits
+    assert it.c.element_size() == known.result_bytes
+
+
 @pytest.mark.parametrize("dtype", ON_CPU)
 def test_operands_are_random_normal(dtype: str) -> None:
     it = made(dtype)

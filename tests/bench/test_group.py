@@ -15,6 +15,7 @@ from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.run import Run
 from gputop.bench.run.runner import Runner
+from tests.bench.test_session import SAYS_HELLO, WAITS
 from tests.bench.workers import CPU, fake_interpreter, needs_torch, request
 from tests.runs import Clock, gpu_result, gpu_sample
 from tests.sessions import PLANNED, PreparedSession
@@ -28,16 +29,11 @@ if TYPE_CHECKING:
 
 
 GPUS = target_choice.targets(inventory(3), sample(3))[:3]
-HELLO = (
-    '{"event": "hello", "python": "3.11.0", "torch_version": "9.9.9", "device_name": "a CPU", '
-    '"threads": 2, "pid": 1}'
-)
 
 
 async def ends(
     runs: Runner, act: Callable[[Target, Event], None] = lambda *_: None
 ) -> dict[Target, Done | Failed]:
-    """How each device ended."""
     found: dict[Target, Done | Failed] = {}
 
     def take(target: Target, event: Event) -> None:
@@ -141,9 +137,8 @@ async def test_an_error_of_gputop_is_raised_and_ends_the_others() -> None:
 
 @needs_torch
 async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None:
-    body = f"import threading\nprint({HELLO!r}, flush=True)\nthreading.Event().wait()\n"
     waiting = request(size=256, seconds=600.0)
-    python = fake_interpreter(tmp_path, body)
+    python = fake_interpreter(tmp_path, SAYS_HELLO + WAITS)
     slow = dataclasses.replace(waiting, python=python, target=dataclasses.replace(CPU, name="slow"))
     runs = Runner(Run([slow, waiting]))
     stops: list[asyncio.Task[None]] = []

@@ -24,7 +24,6 @@ OTHERS = (
 
 
 def version_1(path: str, limit: str | int, used: int, stat: str = "rss 0\n") -> dict[str, str]:
-    """A group of version 1."""
     folder = f"/sys/fs/cgroup/memory{path}"
     return {
         f"{folder}/memory.limit_in_bytes": f"{limit}\n",
@@ -34,7 +33,6 @@ def version_1(path: str, limit: str | int, used: int, stat: str = "rss 0\n") -> 
 
 
 def version_2(path: str, limit: str | int, used: int, stat: str = "anon 0\n") -> dict[str, str]:
-    """A group of version 2."""
     folder = f"/sys/fs/cgroup{path}"
     return {
         f"{folder}/memory.max": f"{limit}\n",

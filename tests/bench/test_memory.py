@@ -72,7 +72,6 @@ def test_a_flipped_bit_is_found_at_its_address_in_every_pattern(
 
 
 def written(pattern: str, number: int = 0) -> list[list[int]]:
-    """The words of each block."""
     memory = under_test()
     memory.choose(pattern, number)
     for at in range(len(memory.blocks)):

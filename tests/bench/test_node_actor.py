@@ -29,7 +29,6 @@ def heard(post: NodeActor) -> list[Any]:
 
 
 def last_of(post: NodeActor) -> Any:
-    """How the worker ended."""
     while True:
         *_, last = heard(post)
         if isinstance(last, tuple):
@@ -40,11 +39,29 @@ def own() -> tuple[str, str, list[Any]]:
     return "abc", "10.1.2.3", [3]
 
 
-def test_it_has_its_gpu_alone() -> None:
-    program = b"import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\n" + SLEEPER
-    post = NodeActor(program, None, cpu=False)
+ECHO = b"""
+import os, sys
+order, word = sys.stdin.readline(), sys.stdin.readline()
+print(os.environ["CUDA_VISIBLE_DEVICES"], order + word, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_it_has_its_gpu_alone_and_what_is_written_before_it_runs() -> None:
+    post = NodeActor(ECHO, None, cpu=False)
     post.start(b"{}\n", "GPU-4f2a")
-    assert heard(post)[0] == b"GPU-4f2a\n"
+    post.write(b"go\n")
+    said: list[Any] = []
+    while len(said) < 2:
+        said += heard(post)
+    assert said[:2] == [b"GPU-4f2a {}\n", b"go\n"]
+    post.signal(9)
+    assert last_of(post)[0] == -9
+
+
+def test_a_signal_reaches_a_worker_that_is_about_to_start() -> None:
+    post = NodeActor(SLEEPER, None, cpu=True)
+    post.start(b"{}\n", None)
     post.signal(9)
     assert last_of(post)[0] == -9
 

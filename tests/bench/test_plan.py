@@ -66,7 +66,13 @@ DTYPE = st.sampled_from(sorted(DTYPES))
 
 @pytest.mark.parametrize(
     ("dtype", "size", "usable"),
-    [("float8_e4m3", 1000, 1008), ("int8", 1001, 1008), ("float32", 77, None)],
+    [
+        ("float8_e4m3", 1000, 1008),
+        ("int8", 1001, 1008),
+        ("int8", 64, None),
+        ("int8", 72, None),
+        ("float32", 77, None),
+    ],
 )
 def test_a_size_that_the_type_cannot_have_is_refused_with_the_next_that_it_can(
     dtype: str, size: int, usable: int | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import time
 from typing import TYPE_CHECKING
@@ -207,6 +208,16 @@ async def test_a_stop_before_the_worker_speaks_ends_it(tmp_path: Path) -> None:
     (last,) = await listening
     assert isinstance(last, Failed)
     assert last.status == 130
+    assert last.problem.what == "The stress test was stopped"
+
+
+async def test_a_limit_before_the_first_figures_is_the_reason(tmp_path: Path) -> None:
+    body = f"{SAYS_HELLO}print({json.dumps(LIMIT)!r})"
+    *_, last = await fake(tmp_path, body).heard()
+    assert isinstance(last, Failed)
+    assert last.status == 4
+    assert last.problem.what == "The stress test was ended by a limit"
+    assert last.problem.remedy.startswith("Check the device")
 
 
 GREETING = {

@@ -234,7 +234,6 @@ def test_json_is_a_list_also_where_one_has_failed(capsys: pytest.CaptureFixture[
 
 
 def earlier(target: Target, mean: float) -> Result:
-    """A result that is kept from before."""
     made = ended(target, mean, started_at=RESULT.started_at - 3600).end
     assert isinstance(made, Done)
     for n in range(4):

@@ -25,7 +25,6 @@ BLOCK, SCALED = step.Block("tiny", 64, 4, 2, 96, 32), step.SCALED
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One small block."""
     monkeypatch.setattr(step, "SCALED", (BLOCK,))
     monkeypatch.setattr(step, "WAKE_SECONDS", 0.0)
     monkeypatch.setattr(rows, "LEAST_SECONDS", 0.0)
@@ -35,7 +34,6 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stepped(dtype: str = "float32", **changes: Any) -> tuple[RecordedRun, list[dict[str, Any]]]:
-    """A run in this process, and what it has sent."""
     asked = replace(worker_request(request(dtype, None, 60.0, "step")), **changes)
     run = RecordedRun(asked)
     step.step(backends.Cpu(load_torch(), threading.Event()), run)

@@ -158,7 +158,6 @@ def run_in_process(seconds: float = 0.3) -> tuple[RecordedRun, list[dict[str, An
 
 
 def paced(device: Any, products: int) -> throughput.Pace:
-    """A pace at which so many products make a batch."""
     return throughput.Pace(device, throughput.BATCH_SECONDS / (products + 0.5), 0.0)
 
 
@@ -332,6 +331,13 @@ def test_auto_is_large_enough_and_short_enough(
     assert all(seconds_of(n) <= loads.TRIAL_SECONDS for n in tried[1:])
 
 
+def test_the_number_of_threads_is_fixed() -> None:
+    fixed: list[int] = []
+    torch = SimpleNamespace(get_num_threads=lambda: 3, set_num_threads=fixed.append)
+    backends.Cpu(torch, threading.Event())
+    assert fixed == [3]
+
+
 @pytest.mark.parametrize(
     ("archs", "capability", "runs"),
     [
@@ -477,15 +483,6 @@ def test_windows_by_the_host_s_clock_are_longer(*, device_time: bool, pulsed: bo
     assert samples[0].tflops < 0.95
 
 
-def operands(product: products.Product, times: int) -> list[int]:
-    """Where the operands of so many products lie."""
-    found = []
-    for _ in range(times):
-        product.multiply()
-        found.append(product.a.data_ptr())
-    return found
-
-
 def test_burn_takes_operands_from_all_over_the_memory_it_may_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -497,7 +494,10 @@ def test_burn_takes_operands_from_all_over_the_memory_it_may_use(
     first.judge()
     product = burn.Ring(first, cpu(), run)
     count = int(run.notes[-1].split()[2])
-    taken = operands(product, 2 * count)
+    taken = []
+    for _ in range(2 * count):
+        product.multiply()
+        taken.append(product.a.data_ptr())
     assert len(set(taken)) == count > 3
     assert taken[:count] == taken[count:]
     each = 2 * 192 * 192 * 4

@@ -68,7 +68,6 @@ class RawWorker:
         self.tell(worker_request(asked).to_line().decode().strip())
 
     def tell(self, line: str) -> None:
-        """Writes a line to the worker's standard input."""
         assert self.process.stdin is not None
         self.process.stdin.write(line.encode() + b"\n")
         self.process.stdin.flush()
@@ -84,7 +83,6 @@ class RawWorker:
         yield from map(json.loads, self.process.stdout)
 
     def until(self, name: str) -> dict[str, Any]:
-        """The first event of that name."""
         return next(event for event in self.events() if event["event"] == name)
 
     def __enter__(self) -> Self:
