@@ -11,10 +11,12 @@ from textual.app import App
 from gputop.agent.device import Absence, DeviceSample
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import Event, Sample
+from gputop.ui.device.bound_map import BoundMap
 from gputop.ui.device.events import EventsView
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.device.title import DeviceTitle
+from gputop.ui.drawing.cells import text_of
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.telemetry import Telemetry
 from tests import streams
@@ -178,3 +180,50 @@ async def test_readings_that_the_device_does_not_have_are_one_line() -> None:
         page = await page_of(app, pilot)
         assert "fan – no fan" in page
         assert "a shows them" not in page
+
+
+def three_seconds() -> Telemetry:
+    """Return a device that reads memory and computes more and more, with an Xid each second."""
+    telemetry = Telemetry()
+    telemetry.receive(streams.inventory(1))
+    for n in range(3):
+        shares = {"dram_active_percent": 50.0 * n, "tensor_active_percent": 25.0 * n}
+        shares["fp32_active_percent"] = 100.0 if n == 2 else 0.0
+        event = Event(streams.NOW + n, UUID, "xid", 79)
+        telemetry.receive(said_by(streams.readings(0, **shares), seconds=n, events=(event,)))
+    return telemetry
+
+
+@pytest.mark.parametrize(
+    ("height", "title", "times"),
+    [
+        (1, "Events 12:00:02 Xid 79: the GPU has fallen off the bus", 0),
+        (2, "Events the newest 1 of 3", 1),
+        (3, "Events the newest 2 of 3", 2),
+        (4, "Events ", 3),
+    ],
+)
+def test_as_many_events_as_fit_the_newest_first(height: int, title: str, times: int) -> None:
+    view = EventsView(three_seconds())
+    view.device = streams.device(0)
+    first, *rows = [text_of(row).split("  ")[0] for row in view.draw(90, height)]
+    assert first == title
+    assert [row[:8] for row in rows] == [f"12:00:0{2 - n}" for n in range(times)]
+
+
+def test_the_map_shows_the_last_seconds_as_points_and_the_newest_as_a_dot() -> None:
+    telemetry = three_seconds()
+    view = BoundMap(telemetry)
+    view.device = streams.device(0)
+    assert [text_of(row).rstrip() for row in view.draw(40, 6)] == [
+        " memory bandwidth ↑ compute →",
+        " 100 %│                               ●",
+        "      │",
+        "      │        .",
+        "      │.",
+        "     0└───────────────────────────100 %",
+    ]
+    assert [len(view.draw(40, height)) for height in (5, 30)] == [0, 16]
+    assert [len(view.draw(width, 9)) for width in (13, 14)] == [0, 9]
+    telemetry.receive(said_by(streams.lost(0), seconds=3.0))
+    assert "●" not in "".join(text_of(row) for row in view.draw(40, 6))

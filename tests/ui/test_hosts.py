@@ -196,17 +196,18 @@ async def test_an_event_of_no_device_is_not_told_of_other_hosts() -> None:
 
 
 def four_hosts() -> list[Record]:
-    """A healthy host, one with a free GPU, one with a lost one, and one that is away."""
+    """A large host, one with a free GPU, one with two lost ones, and one that is away."""
     hosts: dict[str, list[Any]] = {f"node{n}": scenes.job(4, 20) for n in range(4)}
+    hosts["node0"] = scenes.job(10, 20)
     free = scenes.training(2, 0, memory_used_bytes=1 << 20, gpu_utilization_percent=0)
     ranks = tuple(scenes.rank(n) for n in (0, 1, 3))
     hosts["node1"] = scenes.changed(hosts["node1"], free, processes=ranks)
-    hosts["node2"] = scenes.changed(hosts["node2"], scenes.gone(0))
+    hosts["node2"] = scenes.changed(hosts["node2"], scenes.gone(0), scenes.gone(1))
     hosts["node3"] = [*hosts["node3"][:-9], fleets.died(fleets.NO_KEY, 16.0)]
     return fleets.merged({name: fleets.named(told, name) for name, told in hosts.items()})
 
 
-@pytest.mark.parametrize("width", [60, 140])
+@pytest.mark.parametrize("width", [60, 150])
 def test_a_line_for_each_host_worst_first(same_text: Same, width: int) -> None:
     app = app_with(*four_hosts())
     assert same_text(app, terminal_size=(width, 12), run_before=settle)
