@@ -13,6 +13,7 @@ from gputop.agent.device import Absence
 from gputop.agent.masking import MASK
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Source
+from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.processes.process_details import ProcessDetails
 from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage
@@ -160,6 +161,9 @@ async def test_keys_lead_to_its_gpu_to_signals_and_back() -> None:
         await pilot.press("escape", "enter")
         await until(pilot, lambda: tab(pilot) == "page")
         assert pilot.app.screen.query_one(DevicePage).selected == inventory(2).devices[0]
+        await pilot.press("a")
+        assert "a shows them" not in shown(pilot, DetailsView)
+        assert not pilot.app.screen.query_one(DetailsView).folded
         for expected in ("process", "processes", "monitor"):
             await pilot.press("escape")
             assert tab(pilot) == expected

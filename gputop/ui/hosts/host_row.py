@@ -10,7 +10,7 @@ from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Machine, MachineState
 from gputop.health.findings import Finding, Severity
 from gputop.schema.derived import label_of
-from gputop.text import ABSENT, percentage, quantity, used_of, visible
+from gputop.text import ABSENT, count, percentage, quantity, used_of, visible
 from gputop.ui.drawing.list_state import Column, ListState
 from gputop.ui.telemetry import Telemetry
 from gputop.ui.trouble import machine_trouble
@@ -100,7 +100,7 @@ def _gravest(gpus: Sequence[HostGpu]) -> tuple[Severity, str]:
         return Severity.OK, ""
     more = ""
     if len(found) > 1:
-        more = f" (+{len(found) - 1} GPUs)"
+        more = f" (+{count(len(found) - 1, 'GPU')})"
     note = f"GPU {worst.device.number}: {worst.finding.title}{more}"
     return worst.finding.severity, note
 
