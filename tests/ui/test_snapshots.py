@@ -22,7 +22,7 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry
 from tests.runs import gpu_run
-from tests.streams import PreparedStream, inventory, lost, no_driver, readings, sample
+from tests.streams import PreparedStream, crowd, inventory, lost, no_driver, readings, sample
 from tests.ui import scenes
 from tests.ui.pilots import app_with, open_form, settle, shown, until
 from tests.ui.together import GPUS, begun
@@ -55,7 +55,8 @@ def ready(*keys: str) -> Any:
     return run_before
 
 
-# Devices, sizes and looks.
+def crowded() -> list[Record]:
+    return scenes.job(8, 2, processes=tuple(crowd(1000)))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def ready(*keys: str) -> Any:
         pytest.param(lambda: [no_driver(), sample()], NARROW, "", id="no driver"),
         pytest.param(partial(scenes.job, 2), NARROW, "enter", id="page, narrow"),
         pytest.param(partial(scenes.job, 2), MEDIUM, "enter", id="page"),
-        pytest.param(partial(scenes.busy_machine, 1000), NARROW, "3", id="processes"),
+        pytest.param(crowded, NARROW, "3", id="processes"),
         pytest.param(partial(scenes.job, 8), USUAL, "3 f9 enter", id="signal"),
         pytest.param(partial(scenes.job, 2), NARROW, "question_mark", id="help, narrow"),
         pytest.param(partial(scenes.job, 2), MEDIUM, "question_mark", id="help"),
