@@ -320,6 +320,9 @@ def test_one_that_fails_does_not_end_the_others_and_says_why() -> None:
     assert rows[2].endswith("failed")
     assert rows[-1] == f" GPU 1: {FAILURE}"
     assert len(rows) == 6
+    low, lower = (texts(group_table.group_rows(made, known(), 80, n)) for n in (6, 5))
+    assert low == rows
+    assert lower == [*rows[:4], rows[-1]], "without progress"
     made.add_event(FIRST, Done(result(FIRST, stopped="limit")))
     assert texts(table(made))[1].endswith("too hot")
     made.add_event(GPUS[2], Done(result(GPUS[2])))
