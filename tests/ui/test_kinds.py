@@ -24,7 +24,7 @@ from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.run import Run
 from gputop.ui.benchmark import group_table, throughput_chart
 from gputop.ui.benchmark import readout as run_title
-from gputop.ui.benchmark.plot import COLOURS
+from gputop.ui.benchmark.plot import COLOURS, round_up
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
@@ -100,6 +100,12 @@ def test_a_sweep_s_axes_are_linear_where_they_span_less_than_decades() -> None:
 def test_the_best_rate_of_each_way_to_copy_is_marked(width: int) -> None:
     rows = chart(Run.of(run_of("copy", *table_events("copy"))), width, 12)
     assert {*in_style(rows, GOOD).split()} == {"3900", "12.0", "9.10", "54.1", "53.0"}
+
+
+def test_the_top_of_an_axis_is_a_round_number() -> None:
+    values = (0.9, 1.1, 1.5, 1.9, 2.3, 2.9, 3.9, 4.9, 5.9, 7.9, 9.9, 1010)
+    tops = [1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10, 1200]
+    assert [round_up(value) for value in values] == pytest.approx(tops)
 
 
 def test_the_best_of_a_search_is_the_best_that_was_confirmed() -> None:
