@@ -209,8 +209,3 @@ def faults() -> list[Record]:
 def gone(index: int, state: DeviceState = DeviceState.LOST) -> DeviceSample:
     """A device that has nothing to say."""
     return dataclasses.replace(streams.lost(index, state), uuid=device(index).uuid)
-
-
-def busy_machine(processes: int, devices: int = 8) -> list[Record]:
-    """Devices with a crowd of processes on them."""
-    return job(devices, 2, processes=tuple(streams.crowd(processes, devices)))

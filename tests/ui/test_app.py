@@ -457,7 +457,7 @@ def test_a_pause_holds_so_much_and_then_moves_on(monkeypatch: pytest.MonkeyPatch
 
 
 DEVICES = inventory(2).devices
-EARLY = sample().time - 3600
+EARLY = sample().time - 60
 JOB = (
     process(5, 0, start_time=EARLY, command="python train.py"),
     process(5, 1, start_time=EARLY, command="python train.py"),
@@ -481,7 +481,7 @@ def test_the_end_of_a_job_frees_its_gpus() -> None:
     long = process(8, 0, start_time=EARLY, command="train " * 20)
     assert after(sample(2, (long,)), sample(2, ()))[0].text == f"Ended: {'train ' * 10}"
     assert after(RUNNING, RUNNING) == []
-    short = process(7, 0, start_time=sample().time - 5)
+    short = process(7, 0, start_time=sample().time - 59)
     assert after(sample(2, (short,)), sample(2, ())) == [Notice("gpu-free", "Free: GPU 0")]
 
 

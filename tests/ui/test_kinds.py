@@ -24,7 +24,7 @@ from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.run import Run
 from gputop.ui.benchmark import group_table, throughput_chart
 from gputop.ui.benchmark import readout as run_title
-from gputop.ui.benchmark.plot import COLOURS
+from gputop.ui.benchmark.plot import COLOURS, round_up
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 TABLES = ("sweep", "step", "copy", "peak")
 
 
-def run_of(kind: str, *events: Any, dtype: str = "float32") -> DeviceRun:
-    run = DeviceRun(Request(cpu_target(), dtype, None, 60.0, kind=kind))
+def run_of(kind: str, *events: Any) -> DeviceRun:
+    run = DeviceRun(Request(cpu_target(), "float32", None, 60.0, kind=kind))
     for event in events:
         run.add_event(event)
     return run
@@ -64,34 +64,48 @@ def dotted(rows: list[Row], style: Style) -> int:
     return sum("\u2800" < c <= "\u28ff" for c in in_style(rows, style))
 
 
-def test_a_sweep_s_axes_are_logarithmic_where_they_span_decades() -> None:
-    rows = texts(chart(Run.of(run_of("sweep", *table_events("sweep"))), 120, 24))
-    assert {"1", "16", "256", "4096"} <= set(rows[-2].split())
-    labels = [row.split("┤")[0].strip() for row in rows if "┤" in row]
-    assert {"0.1", "0.01", "1e-05"} <= set(labels)
+@pytest.mark.parametrize(
+    ("kind", "until", "count", "width", "height"),
+    [
+        ("soak", 1.0, 1, 60, 10),
+        ("soak", 30.0, 1, 100, 20),
+        ("soak", None, 3, 80, 14),
+        ("sweep", None, 1, 60, 10),
+        ("sweep", None, 1, 140, 24),
+        ("sweep", None, 3, 100, 20),
+        ("step", None, 1, 60, 10),
+        ("step", None, 3, 100, 20),
+        ("copy", None, 1, 60, 10),
+        ("copy", None, 1, 140, 20),
+        ("copy", None, 3, 100, 20),
+        ("peak", None, 1, 100, 14),
+    ],
+)
+def test_what_is_drawn_of_a_run(
+    snapshot: Any, kind: str, until: float | None, count: int, width: int, height: int
+) -> None:
+    readout = ReadoutView(known())
+    readout.run = made = group(count, until, kind)
+    rows = [*chart(made, width, height), *readout.draw(width, 6)]
+    assert "\n".join([title(made, width), *texts(rows)]) == snapshot
+
+
+def test_a_sweep_s_axes_are_linear_where_they_span_less_than_decades() -> None:
     near = (Point("float32", n, {"tflops": 0.2 + n / 4096}, (n, n, n)) for n in (256, 512, 1024))
     rows = texts(chart(Run.of(run_of("sweep", *near)), 120, 24))
     assert [row.split("┤")[0].strip() for row in rows if "┤" in row][-1] == "0"
 
 
-def test_a_copy_is_turned_where_it_would_be_too_wide() -> None:
-    run = run_of("copy", *table_events("copy"), dtype="bytes")
-    wide, narrow = (chart(Run.of(run), width, 12) for width in (140, 60))
-    assert texts(wide)[0].split()[:4] == ["GB/s", "device", "to", "device"]
-    assert " ".join(texts(narrow)[0].split()) == "GB/s 1.00 MiB 16.0 MiB 256 MiB 1.00 GiB"
-    assert in_style(narrow, GOOD).split() == ["3900", "12.0", "9.10", "54.1", "53.0"]
-    assert set(in_style(wide, GOOD).split()) == set(in_style(narrow, GOOD).split())
+@pytest.mark.parametrize("width", [140, 60])
+def test_the_best_rate_of_each_way_to_copy_is_marked(width: int) -> None:
+    rows = chart(Run.of(run_of("copy", *table_events("copy"))), width, 12)
+    assert {*in_style(rows, GOOD).split()} == {"3900", "12.0", "9.10", "54.1", "53.0"}
 
 
-def test_a_step_has_a_row_for_each_size_and_says_what_was_left_out() -> None:
-    rows = texts(chart(Run.of(run_of("step", *table_events("step"))), 80, 14))
-    assert [" ".join(row.split()) for row in rows] == [
-        "training step TFLOP/s tokens/s time",
-        "7B 0.410 41,000 99.9 ms",
-        "70B 0.520 52,000 78.8 ms",
-        "",
-        "70B: left out, it needs 61.2 GiB, and 30.1 GiB may be used",
-    ]
+def test_the_top_of_an_axis_is_a_round_number() -> None:
+    values = (0.9, 1.1, 1.5, 1.9, 2.3, 2.9, 3.9, 4.9, 5.9, 7.9, 9.9, 1010)
+    tops = [1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10, 1200]
+    assert [round_up(value) for value in values] == pytest.approx(tops)
 
 
 def test_the_best_of_a_search_is_the_best_that_was_confirmed() -> None:
@@ -233,13 +247,6 @@ def test_at_any_size_nothing_is_wider_or_higher(kind: str, count: int) -> None:
         assert all(width_of(row) <= width for row in rows)
 
 
-def test_at_the_end_it_is_means_and_the_share_of_the_peak() -> None:
-    head, first, *_, last, _ = texts(table(group(4), 80))
-    assert head.split()[:3] == ["DEVICE", "OF", "PEAK"]
-    assert " ".join(first.split()) == "GPU 0 70.7 % 700 756 4.6 % 690 W 70°C 1700 MHz 0 ok"
-    assert last.rstrip().endswith("ok")
-
-
 def test_each_has_its_line_and_colour_and_a_legend() -> None:
     rows = chart(group(4, 30.0), 120, 24)
     assert "GPU 0" in in_style(rows[:1], BUSY)
@@ -319,6 +326,9 @@ def test_one_that_fails_does_not_end_the_others_and_says_why() -> None:
     assert rows[2].endswith("failed")
     assert rows[-1] == f" GPU 1: {FAILURE}"
     assert len(rows) == 6
+    low, lower = (texts(group_table.group_rows(made, known(), 80, n)) for n in (6, 5))
+    assert low == rows
+    assert lower == [*rows[:4], rows[-1]], "without progress"
     made.add_event(FIRST, Done(result(FIRST, stopped="limit")))
     assert texts(table(made))[1].endswith("too hot")
     made.add_event(GPUS[2], Done(result(GPUS[2])))
@@ -339,16 +349,6 @@ def test_before_it_begins_each_says_how_far_it_is(events: list[Any], state: str,
         made.add_event(FIRST, event)
     assert texts(table(made))[1].endswith(state)
     assert re.match(says, title(made))
-
-
-# Tables.
-
-
-def test_a_sweep_has_a_line_for_each_device() -> None:
-    rows = chart(group(3, kind="sweep"), 120, 24)
-    assert "TFLOP/s, by N   GPU 0  GPU 1  GPU 2" in texts(rows)[0]
-    assert dotted(rows, BUSY) > 40
-    assert "2" in in_style(rows[1:], COLOURS[2]), "at the end of its line, wherever that is hidden"
 
 
 def test_who_is_more_than_ten_percent_behind_is_named_in_its_row() -> None:

@@ -29,7 +29,6 @@ from gputop.ui.shell import recording as recorder
 from gputop.ui.shell.actions import ACTIONS
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header, ReplayBar
-from gputop.ui.telemetry import Telemetry
 from tests import recordings, streams
 from tests.streams import PreparedStream
 from tests.ui.pilots import dashboard_of, noted, resize, send, settle, settled, shown, until
@@ -145,14 +144,6 @@ async def test_alerts_are_those_of_the_recordings_time(tmp_path: Path) -> None:
         await until(pilot, lambda: "Xid" not in shown(pilot, Header))
         replay.seek(-4000)
         await until(pilot, lambda: "Xid 79" in shown(pilot, Header))
-
-
-def test_events_before_a_jump_are_those_of_their_device() -> None:
-    event = Event(1.0, streams.device(0).uuid, "xid", 79)
-    played = Telemetry(replayed=True)
-    played.restart([streams.inventory(2), event, streams.sample(2)])
-    assert played.events(streams.device(0).uuid) == [event]
-    assert played.events(streams.device(1).uuid) == []
 
 
 async def test_the_bar_says_where_it_is_damaged(tmp_path: Path) -> None:

@@ -19,8 +19,10 @@ from gputop.bench.run.run import Run
 from gputop.ui.benchmark.readout import ReadoutView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.header import Header
+from gputop.ui.telemetry import Telemetry
 from tests.runs import gpu_run
-from tests.streams import PreparedStream, inventory, no_driver, sample
+from tests.streams import PreparedStream, crowd, inventory, lost, no_driver, readings, sample
 from tests.ui import scenes
 from tests.ui.pilots import app_with, open_form, settle, shown, until
 from tests.ui.together import GPUS, begun
@@ -53,7 +55,8 @@ def ready(*keys: str) -> Any:
     return run_before
 
 
-# Devices, sizes and looks.
+def crowded() -> list[Record]:
+    return scenes.job(8, 2, processes=tuple(crowd(1000)))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,7 @@ def ready(*keys: str) -> Any:
         pytest.param(lambda: [no_driver(), sample()], NARROW, "", id="no driver"),
         pytest.param(partial(scenes.job, 2), NARROW, "enter", id="page, narrow"),
         pytest.param(partial(scenes.job, 2), MEDIUM, "enter", id="page"),
-        pytest.param(partial(scenes.busy_machine, 1000), NARROW, "3", id="processes"),
+        pytest.param(crowded, NARROW, "3", id="processes"),
         pytest.param(partial(scenes.job, 8), USUAL, "3 f9 enter", id="signal"),
         pytest.param(partial(scenes.job, 2), NARROW, "question_mark", id="help, narrow"),
         pytest.param(partial(scenes.job, 2), MEDIUM, "question_mark", id="help"),
@@ -140,3 +143,19 @@ def test_benchmark_of_several_devices(
         await settle(pilot)
 
     assert same_text(app, terminal_size=size, run_before=run_before)
+
+
+def test_header_at_many_widths(snapshot: Any) -> None:
+    """With a device that does not answer, one whose readings are old and one without power."""
+    others = (lost(0), readings(1, age_seconds=5.0), readings(2, power_watts=None))
+    devices = (*others, *(readings(n) for n in range(3, 8)))
+    telemetry = Telemetry()
+    telemetry.receive(inventory(8, interval_seconds=0.5))
+    telemetry.receive(dataclasses.replace(sample(8), devices=devices))
+    header = Header(telemetry)
+    header.recording = True
+    found = []
+    for width in (30, 59, 60, 79, 80, 100, 120, 140, 180):
+        for row in header.draw(width, 3):
+            found.append("".join(span.text for span in row).rstrip())
+    assert "\n".join(found) == snapshot

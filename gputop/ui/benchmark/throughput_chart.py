@@ -172,7 +172,9 @@ def _tables(
         if device.rows:
             rows.append([Span(f" {target.place}", DIM)])
             rows += result_tables.result_rows(device, width, height)
-    return rows[:height]
+    if len(rows) > height:
+        rows[height - 1 :] = [[Span(" …", DIM)]]
+    return rows
 
 
 def hint(
