@@ -138,7 +138,7 @@ def test_each_link_is_asked_every_10_s_once_it_has_a_rate(nvml: FakeDriver) -> N
     machine = Machine(nvml)
     machine.says(TWO_LINKS | ALL)
     machine.says(LATER | ALL_LATER)
-    silent = (0, 0, *EACH)
+    silent = (0, 0, *RATES[2:])
     assert {nvlink(machine.says(LATER | ALL_LATER)) for _ in range(9)} == {silent}
     assert nvlink(machine.says(LATER | ALL_LATER)) == (0, 0, (0, 0), (0, 0))
 
