@@ -84,10 +84,13 @@ def test_a_short_burst_is_shown_with_an_interval_around_it(length: float) -> Non
 
 
 def test_a_device_that_gets_slower_droops_by_as_much() -> None:
-    found = of(series(1, 60.0, 0.01, level=lambda at: 1.0 if at < 20 else 0.6))
+    windows = series(1, 60.0, 0.01, level=lambda at: 1.0 if at < 20 else 0.6)
+    found = of(windows)
     assert found.droop_percent == pytest.approx(40, abs=2)
     assert found.tflops_burst == pytest.approx(100, abs=2)
     assert found.tflops_sustained == pytest.approx(60, abs=1)
+    of_a_cpu = [(seconds, rate / 1000) for seconds, rate in windows]
+    assert of(of_a_cpu).droop_percent == pytest.approx(found.droop_percent)
 
 
 def test_a_device_that_warms_up_to_its_speed_does_not_droop() -> None:

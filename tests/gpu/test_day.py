@@ -29,6 +29,7 @@ def test_a_command_that_takes_too_long_is_ended_and_doubtful(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @needs_torch
 def test_the_rehearsal_has_a_row_for_everything(
     tmp_path: Path, build_driver: Callable[..., Path]
