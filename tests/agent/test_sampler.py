@@ -19,7 +19,7 @@ from gputop.agent import sampler as module
 from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
 from gputop.agent.interface import DriverError, Facts, ReplacedError
 from gputop.agent.sampler import Sampler
-from gputop.agent.snapshot import DriverState, Inventory, Source
+from gputop.agent.snapshot import DriverState, Event, Inventory, Source
 from gputop.agent.times import silence_limit
 from tests.agent.fakes import (
     BOUND,
@@ -89,6 +89,9 @@ def test_the_inventory_comes_first_and_says_who(opened: Open, readers: Readers) 
         gputop_version=__version__,
         unlisted_gpus=driver.unlisted,
     )
+    xid = Event(5.0, "GPU-0", "xid", 79)
+    driver.reported.put(xid)
+    assert stream.until(lambda sample: bool(sample.events)).events == (xid,)
 
 
 def with_samples(reader: FakeReader, *samples: int) -> None:

@@ -28,7 +28,7 @@ def run(clock: Time, seconds: int) -> Iterator[tuple[DeviceSample, ...]]:
     clock.now = 1000.0
     readers = [SimulatedReader(index, 1000.0, {}) for index in range(DEVICES)]
     for _ in range(seconds):
-        yield tuple(reader.read(gpm=False)[0].sample for reader in readers)
+        yield tuple(reader.read(gpm=True)[0].sample for reader in readers)
         clock.now += 1.0
 
 
@@ -57,15 +57,15 @@ def test_nothing_impossible_in_five_minutes(clock: Time) -> None:
 
 
 MEANS = """\
-93.2 607.1 62.8 1922.2 288.9 3219.5 71300.0
-93.1 605.5 62.7 1841.2 288.6 3215.7 71337.0
-93.0 605.2 62.8 1841.2 288.4 3214.3 71374.0
-93.2 607.3 62.8 1841.2 288.8 3218.1 71411.0
-93.2 607.6 62.8 1841.2 288.9 3219.3 71448.0
-93.0 606.5 83.8 1670.2 288.4 3213.5 71485.0
-36.0 277.4 43.9 927.8 111.4 0.0 71522.0
-0.0 71.0 32.1 345.0 0.0 0.0 18432.0"""
-"""Of each device: busy in %, W, °C, MHz, MB/s by PCIe and by NVLink, MiB of memory."""
+93.2 607.3 62.8 1922.2 288.8 3218.5 71300.0 84.8 48.4 42.9
+93.1 605.7 62.8 1841.2 288.7 3216.9 71337.0 84.7 48.4 42.8
+93.2 606.4 62.8 1841.2 288.8 3218.6 71374.0 84.8 48.4 42.8
+93.1 606.4 62.8 1841.2 288.7 3217.1 71411.0 84.8 48.5 42.9
+93.2 606.8 62.7 1841.2 288.8 3218.6 71448.0 84.9 48.5 42.9
+93.0 606.3 83.8 1670.2 288.3 3212.7 71485.0 84.7 48.4 42.8
+35.8 277.0 43.9 927.8 110.9 0.0 71522.0 32.8 18.7 16.6
+0.0 71.0 32.1 345.0 0.0 0.0 18432.0 0.3 0.2 0.2"""
+"""Of each device: busy in %, W, °C, MHz, MB/s by PCIe and by NVLink, MiB, and activity in %."""
 
 
 def test_the_devices_train_in_step_one_waits_and_one_does_nothing(clock: Time) -> None:
@@ -73,8 +73,9 @@ def test_the_devices_train_in_step_one_waits_and_one_does_nothing(clock: Time) -
     names = (
         *("gpu_utilization_percent", "power_watts", "temperature_celsius", "sm_clock_mhz"),
         *("pcie_rx_bytes_per_second", "nvlink_tx_bytes_per_second", "memory_used_bytes"),
+        *("sm_active_percent", "tensor_active_percent", "dram_active_percent"),
     )
-    scales = (1, 1, 1, 1, 1e6, 1e6, 1 << 20)
+    scales = (1, 1, 1, 1, 1e6, 1e6, 1 << 20, 1, 1, 1)
     runs = list(run(clock, FIVE_MINUTES))
     rows = []
     for samples in zip(*runs, strict=True):

@@ -97,6 +97,11 @@ def test_pcie_counters_are_enough_once_they_are_proven(nvml: FakeDriver) -> None
     assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == 1
 
 
+def test_a_measurement_that_pcie_cannot_carry_is_an_error(nvml: FakeDriver) -> None:
+    found = Machine(nvml).says({"pcie_throughput_kib.0": 3, "pcie_throughput_kib.1": 300_000_000})
+    assert pcie(found) == (Absence.ERROR, 3 * 1024)
+
+
 TWO_LINKS = fields(f91=2, f139_0=10, f139_1=20, f138_0=30, f138_1=40)
 LATER = fields(f91=2, f139_0=11, f139_1=22, f138_0=33, f138_1=44)
 ALL = {f"field.139.{ALL_LINKS}": 30, f"field.138.{ALL_LINKS}": 70}

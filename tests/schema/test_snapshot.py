@@ -153,6 +153,8 @@ def test_a_problem_is_one_line() -> None:
     said = {"what": "a", "why": "b", "remedy": "c"}
     assert to_plain(Problem("a", "b", "c", "nvml")) == {**said, "check": "nvml"}
     assert from_plain(Problem, said) == Problem("a", "b", "c")  # as earlier versions have it
+    with pytest.raises(DecodeError, match="text of more than 16,384 characters"):
+        from_plain(Problem, said | {"what": "x" * 17_000})
 
 
 @pytest.mark.parametrize(("interval", "limit"), [(0.25, 3.0), (1.0, 3.0), (2.0, 6.0), (60, 180)])

@@ -10,9 +10,11 @@ import pytest
 from gputop.agent.device import Device, DeviceSample
 from gputop.output.pages import LOUD_RED, YELLOW, cell
 from gputop.output.status_page import parse_columns
+from gputop.schema.derived import gpus_text
 from gputop.schema.values import degrees_to_slowdown, link_bytes, value_text
 from gputop.ui.drawing.device_cells import heat_style
 from gputop.ui.drawing.palette import TEXT, WARN
+from tests import streams
 
 
 @pytest.mark.parametrize(
@@ -88,6 +90,14 @@ SECONDS = {"sw_thermal": 0.004, "sw_power_cap": 3725.0, "idle": 0.0}
 )
 def test_a_value_has_its_unit(name: str, value: Any, text: str) -> None:
     assert value_text(name, value) == text
+
+
+def test_gpus_are_counted_without_instances_and_with_those_left_out() -> None:
+    assert gpus_text(streams.inventory(2)) == "2 GPUs"
+    instance = streams.device(2, parent_uuid="GPU-9")
+    devices = (*streams.inventory(2).devices, instance)
+    inventory = streams.inventory(devices_left_out=6)
+    assert gpus_text(replace(inventory, devices=devices)) == "2 of 8 GPUs"
 
 
 def test_a_link_carries_what_its_generation_says() -> None:
