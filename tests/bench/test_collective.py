@@ -107,6 +107,7 @@ def test_sums_are_compared_exactly(series: str, fault: Callable[[Any], object], 
         wrong = message.wrong(series, message.operations[series])
         assert (wrong == 0) is (fault is nothing)
         assert wrong >= least
+        assert message.wrong(series, lambda: None) > 0, "the sums of before do not count"
 
 
 @pytest.mark.parametrize(

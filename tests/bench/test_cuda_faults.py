@@ -257,15 +257,20 @@ async def test_a_device_that_hangs_in_a_table_is_a_fault_and_its_rows_are_kept(r
     assert [row.x for row in heard.rows] == [1, 2, 4]
 
 
-async def test_a_type_that_the_gpu_does_not_have_is_a_note_beside_others(runs: Runs) -> None:
-    heard = await runs.run(
-        *("sweep", "bfloat16,float8_e4m3", 8, 20.0),
-        settings=WITHOUT_FLOAT8,
-        fault=QUICK,
-        target=target(),
-    )
+@pytest.mark.parametrize(
+    ("dtype", "machine", "says"),
+    [
+        ("float8_e4m3", WITHOUT_FLOAT8, "float8_e4m3: torch._scaled_mm"),
+        ("float16_acc16", OLD_TORCH, "float16_acc16: this torch has no allow_fp16_accumulation"),
+    ],
+)
+async def test_a_type_that_cannot_be_run_is_a_note_beside_others(
+    runs: Runs, dtype: str, machine: Settings, says: str
+) -> None:
+    asked: dict[str, Any] = {"settings": machine, "fault": QUICK, "target": target()}
+    heard = await runs.run("sweep", f"bfloat16,{dtype}", 8, 20.0, **asked)
     assert heard.series() == ["bfloat16"]
-    assert any(note.startswith("float8_e4m3: torch._scaled_mm") for note in heard.result.notes)
+    assert any(note.startswith(says) for note in heard.result.notes)
 
 
 async def test_collective_that_cannot_begin_is_no_fault_of_the_devices(runs: Runs) -> None:
