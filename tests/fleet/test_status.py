@@ -91,6 +91,15 @@ def test_a_fleet_without_gpus_is_one_line_with_status_3() -> None:
     assert line.endswith(f"at {fake.url}/targets.")
 
 
+def test_a_server_that_refuses_is_one_line_with_status_3() -> None:
+    with FakePrometheus(lambda _: Response(b"", 401)) as fake:
+        done = run("status", "--prometheus", fake.url)
+    assert (done.returncode, done.stdout) == (3, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("gputop: error: ")
+    assert "requires credentials" in line
+
+
 def test_without_the_client_it_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
