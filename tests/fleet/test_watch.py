@@ -99,7 +99,7 @@ def test_both_exporters_and_what_only_one_of_them_says() -> None:
             clock_event_reasons=[({"UUID": uuid(0)}, 64), ({"uuid": uuid(1)}, 5)],
             xid=[
                 ({"uuid": uuid(1), "code": "79"}, NOW),
-                ({"uuid": uuid(1), "code": "31"}, NOW - 9),
+                ({"UUID": uuid(1)}, 31),
                 ({"uuid": uuid(1), "code": "x"}, NOW + 9),
             ],
             state=[({"uuid": uuid(0), "state": "needs_reset"}, 1)],

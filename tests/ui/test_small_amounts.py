@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.agent.snapshot import Host, Sample
-from gputop.fleet.metrics import BUSY, MEMORY
-from gputop.fleet.model import Gpu
+from gputop.fleet.model import BUSY, MEMORY, Gpu
 from gputop.fleet.screens import panels
 from gputop.fleet.screens.state import FleetState
 from gputop.health.findings import Evidence
