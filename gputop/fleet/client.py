@@ -119,8 +119,9 @@ class Client:
             with answer:
                 body = self._read(answer, deadline)
         except (HTTPError, OSError, ValueError) as error:
-            late = time.monotonic() >= deadline
-            if late or isinstance(error, urllib3.exceptions.ReadTimeoutError):
+            if time.monotonic() >= deadline or isinstance(
+                error, urllib3.exceptions.ReadTimeoutError
+            ):
                 raise AskError(
                     "Prometheus is slow",
                     f"it took longer than {seconds:.0f} s to answer",
@@ -260,8 +261,7 @@ def _why(error: Exception) -> str:
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror
         cause = cause.__cause__ or cause.__context__
-    *_, why = (type(error).__name__, *error.args)
-    return str(why)
+    return str((type(error).__name__, *error.args)[-1])
 
 
 def _connect(server: PrometheusServer) -> urllib3.PoolManager:
@@ -271,8 +271,7 @@ def _connect(server: PrometheusServer) -> urllib3.PoolManager:
     proxy = urllib.request.getproxies().get(parts.scheme)
     if not proxy or urllib.request.proxy_bypass(parts.hostname or ""):
         return urllib3.PoolManager(ssl_context=context)
-    if "://" not in proxy:
-        proxy = f"http://{proxy}"
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
     try:
         login = urllib3.util.parse_url(proxy).auth
         return urllib3.ProxyManager(

@@ -103,9 +103,8 @@ def find(gpus: Iterable[Gpu], known: Known) -> tuple[Finding, ...]:
             found.append(finding)
     once: dict[object, Finding] = {}
     for finding in found:
-        owner: object = finding.device_uuid
-        if finding.rule in OF_DEVICE:
-            owner = by_key[finding.device_uuid].device
+        gpu = by_key[finding.device_uuid]
+        owner = gpu.device if finding.rule in OF_DEVICE else gpu.key
         once.setdefault((owner, finding.rule), finding)
     return tuple(
         sorted(

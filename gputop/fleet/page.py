@@ -124,9 +124,11 @@ def _counts(fleet: Fleet) -> Text:
 def counted(number: int, severity: Severity) -> str:
     """Return a number of findings: `1 fault`, `3 warnings`, `2 stale`, `1 note`."""
     word, _ = SEVERITIES[severity]
-    if severity is Severity.STALE:
-        return f"{number:,} {word}"
-    return count(number, word)
+    return (
+        f"{number:,} {word}"
+        if severity is Severity.STALE
+        else count(number, word)
+    )
 
 
 def total_watts(watts: float | None) -> str:

@@ -160,9 +160,8 @@ class MapView(Wheel, LiveView):
         self.action_move(step * max(1, self.size.height - 2))
 
     def on_click(self, event: Click) -> None:
-        for spot in self.map.places.values():
-            y = event.y - 1 + self.scroll_offset.y
-            if (spot.y, spot.x) == (y, event.x):
+        for spot in self.map.rows[event.y - 1 + self.scroll_offset.y]:
+            if spot.x == event.x:
                 self._state.move_to(spot.gpu)
 
     def draw(self, width: int, height: int) -> list[Row]:

@@ -124,9 +124,10 @@ class FleetScreen(ActionScreen):
         )
 
     def compose(self) -> ComposeResult:
-        header, *views = self._views
-        footer = Footer(id="keys", show_command_palette=False)
-        yield from (header, self._input, *views, footer)
+        yield self._views[0]
+        yield self._input
+        yield from self._views[1:]
+        yield Footer(id="keys", show_command_palette=False)
 
     def on_mount(self) -> None:
         self.follow(self._watch.fleets(), self.update_fleet)
