@@ -8,7 +8,6 @@ import threading
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -93,8 +92,6 @@ class FakePrometheus(AbstractContextManager["FakePrometheus"]):
         """Where there is no response it hangs, until the end of the test."""
         self.requests: list[Request] = []
         self.respond = respond
-        self.after: Iterable[bytes] = ()
-        """Sent after the body of every response, until the client goes away."""
         self.over = threading.Event()
 
         class Server(ThreadingHTTPServer):
@@ -159,7 +156,7 @@ def _handler(fake: FakePrometheus) -> type[BaseHTTPRequestHandler]:
                     self.send_header("Content-Encoding", "gzip")
                 self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.writelines(chain([body], fake.after))
+            self.wfile.write(body)
 
         def log_message(self, *arguments: Any) -> None:
             """Says nothing."""

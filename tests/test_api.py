@@ -42,7 +42,6 @@ def samplers() -> list[psutil.Process]:
 
 
 def until(there: Callable[[], object]) -> None:
-    """Wait until that is so."""
     deadline = time.monotonic() + BOUND
     while not there():
         assert time.monotonic() < deadline
@@ -175,7 +174,6 @@ def test_a_variable_that_hides_every_device_is_a_warning(monkeypatch: pytest.Mon
 
 
 def example(word: str) -> dict[str, Any]:
-    """What the example with that word defines."""
     (source,) = (each for each in EXAMPLES if word in each)
     names: dict[str, Any] = {}
     exec(compile(source, word, "exec"), names)  # noqa: S102

@@ -19,7 +19,6 @@ HEAVY |= {"gputop.fleet", "urllib3"}
 
 
 def loaded_by(program: str, among: set[str]) -> set[str]:
-    """Which of the modules are there after the program."""
     report = (
         f"\nimport json, sys; print(json.dumps(sorted(set(sys.modules) & set({sorted(among)})))) "
     )
@@ -53,10 +52,7 @@ def test_the_dashboard_loads_neither_nvml_nor_torch_nor_what_can_wait() -> None:
 
 SHELL = "gputop.ui.shell"
 WITHOUT = {
-    "the parser": (
-        "import gputop.cli; from gputop.commands.parser import parser; parser()",
-        HEAVY,
-    ),
+    "the parser": ("import gputop.cli; from gputop.commands.parser import parser; parser()", HEAVY),
     "the first screen": (
         FIRST_SCREEN,
         {
@@ -73,14 +69,6 @@ WITHOUT = {
             "gputop.agent.nvml.driver, gputop.agent.sampler"
         ),
         {"asyncio", "decimal", "fractions", "msgspec", "platformdirs", "ssl", "statistics"},
-    ),
-    "the simulation": (
-        (
-            "from gputop.stream.launch import StreamOptions\n"
-            "from gputop.agent.sender import make_sampler\n"
-            "make_sampler(StreamOptions(1.0, demo=True))"
-        ),
-        {"pynvml", "textual", "torch"},
     ),
 }
 """Programs, and modules that they have no use for."""

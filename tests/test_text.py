@@ -128,6 +128,18 @@ TEXTS: dict[Callable[[Any], str], list[tuple[Any, str]]] = {
         (number(0.3, whole=True), "<1"),
         (watts_of(0.3, 700.0), "<1/700 W"),
         (watts_of(699.7, 700.0), "700/700 W"),
+        (used_of(71.24 * GIB, 79.6 * GIB), "71.2/79.6 GiB"),
+        (used_of(0, 79.6 * GIB), "0.0/79.6 GiB"),
+        (used_of(1, 79.6 * GIB), "1B/79.6 GiB"),
+        (used_of(4 * MIB, 79.6 * GIB), "4.0M/79.6 GiB"),
+        (used_of(972 * MIB, 79.6 * GIB), "972M/79.6 GiB"),
+        (used_of(1000 * MIB, 79.6 * GIB), "1.0/79.6 GiB"),
+        (used_of(79.62 * GIB, 79.647 * GIB), ">79.5/79.6 GiB"),
+        (used_of(79.647 * GIB, 79.647 * GIB), "79.6/79.6 GiB"),
+        (used_of(3 * MIB, 4.75 * GIB), "3.0M/4.75 GiB"),
+        (used_of(1.125 * TIB, 1.25 * TIB), "1.12/1.25 TiB"),
+        (used_of(GIB, None), "1.00 GiB"),
+        (used_of(None, GIB), ABSENT),
         (fold_list(["a", "b", "c"], 3), "a, b, c"),
         (fold_list(["a", "b", "c", "d", "e"], 3), "a, b, c and 2 more"),
     ],
@@ -162,29 +174,6 @@ def test_visible_text_is_inert_and_stays_as_it_is(text: str) -> None:
     shown = visible(text)
     assert inert(shown)
     assert visible(shown) == shown
-
-
-@pytest.mark.parametrize(
-    ("used", "total", "shown"),
-    [
-        (71.24 * 2**30, 79.6 * 2**30, "71.2/79.6 GiB"),
-        (0, 79.6 * 2**30, "0.0/79.6 GiB"),
-        (1, 79.6 * 2**30, "1B/79.6 GiB"),
-        (4 * 2**20, 79.6 * 2**30, "4.0M/79.6 GiB"),
-        (972 * 2**20, 79.6 * 2**30, "972M/79.6 GiB"),
-        (1000 * 2**20, 79.6 * 2**30, "1.0/79.6 GiB"),
-        (79.62 * 2**30, 79.647 * 2**30, ">79.5/79.6 GiB"),
-        (79.647 * 2**30, 79.647 * 2**30, "79.6/79.6 GiB"),
-        (3 * 2**20, 4.75 * 2**30, "3.0M/4.75 GiB"),
-        (1.125 * 2**40, 1.25 * 2**40, "1.12/1.25 TiB"),
-        (2**30, None, "1.00 GiB"),
-        (None, 2**30, "–"),
-    ],
-)
-def test_a_part_of_memory_has_the_decimals_of_the_whole(
-    used: float | None, total: float | None, shown: str
-) -> None:
-    assert used_of(used, total) == shown
 
 
 def test_no_character_of_unicode_is_left_alive() -> None:

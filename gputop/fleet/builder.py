@@ -150,9 +150,11 @@ class FleetBuilder:
     def build(self, problems: Iterable[Problem] = ()) -> Fleet:
         """Return the fleet, as far as it is known."""
         gpus = tuple(self._gpus())
-        compared = {self._read_at.get(name, 0.0) for name in COMPARED}
+        compared = {
+            self._read_at[name] for name in COMPARED if name in self._read_at
+        }
         known = Known(
-            comparable=len(compared - {0.0}) == 1,
+            comparable=len(compared) == 1,
             present=self._newest("beat").keys(),
             down=self._newest("down"),
             state=self._newest("state"),

@@ -67,7 +67,7 @@ def parse_url(text: str) -> str:
     ):
         raise ValueError(
             f"{visible(text, 80)!r} is not the URL of a server: give {EXAMPLE}, "
-            "without ? and # and what follows them."
+            "without ? and #."
         )
     return text.rstrip("/").removesuffix("/api/v1")
 

@@ -112,7 +112,8 @@ def start(command: Sequence[str], columns: int, rows: int) -> tuple[int, int]:
 
 def _become(command: Sequence[str]) -> None:
     """Replace this process by the command. Its input is empty, because no user can type."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
+        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

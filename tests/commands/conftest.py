@@ -3,11 +3,13 @@
 from collections.abc import AsyncGenerator, Callable
 from importlib import import_module
 from typing import Any
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
 from gputop import cli
 from gputop.agent.problem import Problem
+from gputop.agent.snapshot import Record
 from gputop.stream.child import Interruption, Snapshot
 
 Ran = Callable[..., tuple[int, str, str]]
@@ -31,6 +33,16 @@ class Prepared:
             if isinstance(each, BaseException):
                 raise each
             yield each
+
+
+def merged(*found: Record) -> MagicMock:
+    """Stands for the merged streams of several hosts."""
+
+    async def records() -> AsyncGenerator[Record]:
+        for record in found:
+            yield record
+
+    return MagicMock(records=records, close=AsyncMock())
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 def completed(source: Path, *words: str) -> set[str]:
-    """What bash offers for the last of the words."""
     command = ["bash", "--norc", "-c", COMPLETE, "bash", str(source), "gputop", *words]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     return set(done.stdout.split())
@@ -27,7 +26,6 @@ def completed(source: Path, *words: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def bash(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The script as the shipped command prints it."""
     file = tmp_path_factory.mktemp("completion") / "gputop"
     command = [*module_command("gputop"), "completion", "bash"]
     with file.open("w") as output:

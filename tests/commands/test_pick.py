@@ -11,7 +11,7 @@ from gputop.agent.problem import Problem
 from gputop.agent.snapshot import Machine, MachineState, Process
 from gputop.commands.pick import LOOKS
 from gputop.stream.child import Snapshot
-from tests.commands.conftest import STOPPED, Ran
+from tests.commands.conftest import STOPPED, Prepared, Ran
 from tests.e2e.shipped import run
 from tests.health.test_idle_devices import among, look, taken
 from tests.streams import GIB, NO_DRIVER, device, lost, no_driver, process, sample
@@ -34,8 +34,9 @@ def seen(
 
 
 def test_the_idlest_first(ran: Ran) -> None:
-    found = seen(look(0, 9, 40), look(1, 0, 78), look(2), lost(3))
+    found = Prepared(*seen(look(0, 9, 40), look(1, 0, 78), look(2), lost(3)))
     assert ran(found, "pick", "-n", "3") == (0, f"{UUIDS[2]},{UUIDS[1]},{UUIDS[0]}\n", "")
+    assert found.asked == {"interval": 0.25}
 
 
 def test_nothing_fits_and_the_reason_for_each(ran: Ran) -> None:
@@ -117,6 +118,7 @@ def test_as_json(ran: Ran) -> None:
     found = seen(look(0, 30), look(1, 0, 78))
     status, out, _ = ran(found, "pick", "--json", "--max-busy", "10")
     document = json.loads(out)
+    assert out == json.dumps(document, indent=2) + "\n"
     assert (status, document["picked"]) == (0, [UUIDS[1]])
     busy = "30 % busy, at most 10 % wanted"
     assert [each["reason"] for each in document["devices"]] == [None, busy]

@@ -104,7 +104,7 @@ def test_a_column_that_needs_two_readings_gets_them(
 ) -> None:
     prepared = Prepared(*found)
     status, out, _ = ran(prepared, "status", "--columns", columns)
-    assert (status, prepared.taken) == (0, taken)
+    assert (status, prepared.taken, prepared.asked["interval"]) == (0, taken, 0.5)
     assert out.splitlines()[-1].strip() == shown
 
 

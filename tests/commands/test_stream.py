@@ -1,41 +1,26 @@
 """Where a stream goes: what a signal may interrupt, and what it may not."""
 
+import asyncio
+import dataclasses
 import os
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gputop.agent.snapshot import Record
-from gputop.commands.stream import SIGNALS, Remarks, whole_records
-from gputop.stream.launch import module_command
+from gputop.agent.lines import to_line
+from gputop.agent.snapshot import Machine, Record
+from gputop.commands.stream import _write_merged
+from gputop.stream.launch import StreamOptions, module_command
 from tests import streams
+from tests.commands.conftest import merged
 from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.shipped import run
 
 STREAM = [*module_command("gputop"), "stream"]
 BOUND = 60.0
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_signal_waits_for_the_record_and_a_second_one_does_not(
-    number: signal.Signals, times: int
-) -> None:
-    written: list[Record] = []
-    before = signal.getsignal(number)
-
-    def write(record: Record) -> None:
-        for _ in range(times):
-            os.kill(os.getpid(), number)
-        written.append(record)
-
-    sample = streams.sample(1)
-    with pytest.raises(KeyboardInterrupt), whole_records(write) as whole:
-        whole(sample)
-    assert written == [sample][: 2 - times]
-    assert signal.getsignal(number) == before
 
 
 CRASHES: dict[str, dict[str, Any]] = {
@@ -79,15 +64,24 @@ def test_at_another_end_nothing_is_said_and_nobody_is_left(
     assert b"crashed" not in said
 
 
-def test_whether_there_are_devices_is_known_from_the_samples() -> None:
+def test_a_recording_becomes_csv(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    records: list[Record] = [streams.inventory(2), *[streams.sample(2)] * 3]
+    file.write_text("".join(f"{to_line(each)}\n" for each in records))
+    words = ["stream", "--replay", file, "--format", "csv", "--query", "index"]
+    assert run(*words, "--count", "2").stdout.split() == ["index", "0", "1", "0", "1"]
+    file.write_text(f'{file.read_text()}{{"damaged')
+    done = run(*words)
+    assert done.stdout.split() == ["index", *["0", "1"] * 3]
+    assert done.stderr.startswith(f"gputop: {file}")
+
+
+def test_samples_of_several_hosts_count_once_each_has_answered() -> None:
+    connecting = dataclasses.replace(streams.sample(0), machines=(Machine("a"), Machine("b")))
+    sample = streams.sample(1)
+    hosts = merged(streams.inventory(1), connecting, sample, sample, sample)
     written: list[Record] = []
-    remarks = Remarks(written.append)
-    for record, has_devices in (
-        (streams.inventory(1), False),  # nothing was read yet
-        (streams.sample(0), False),
-        (streams.sample(1), True),
-        (streams.sample(0), True),
-    ):
-        remarks.write(record)
-        assert remarks.has_devices is has_devices
-        assert written[-1] is record
+    asyncio.run(_write_merged(hosts, StreamOptions(1.0, count=2, gpm=False), written.append))
+    assert written == [streams.inventory(1), sample, sample]
+    hosts.ask.assert_called_once_with(gpm=False)
+    hosts.close.assert_awaited_once()

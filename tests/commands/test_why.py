@@ -5,7 +5,8 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -16,7 +17,7 @@ from gputop.agent.snapshot import Machine as Remote
 from gputop.commands import why
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, USAGE
 from gputop.stream.child import Snapshot, StreamError
-from tests.commands.conftest import Prepared, Ran
+from tests.commands.conftest import Prepared, Ran, merged
 from tests.health.histories import device, saw, watched
 from tests.streams import NO_DRIVER, NOW, no_driver, sample
 
@@ -80,7 +81,7 @@ def test_json_has_evidence_as_numbers_with_units(ran: Ran) -> None:
         "seconds": 39.0,
     }
     assert document["not_enough_data"] == [
-        {"checks": ["idle memory"], "reason": "on GPU 0, not watched for long enough yet"},
+        {"checks": ["idle memory"], "reason": "on GPU 0, not watched for long enough yet"}
     ]
 
 
@@ -129,35 +130,8 @@ def test_it_could_not_run(ran: Ran, found: list[Any], message: str) -> None:
     assert line.startswith(f"gputop: error: {message}")
 
 
-class Hosts:
-    """Stands for the merged streams of several hosts."""
-
-    asked: dict[str, Any]
-
-    def __init__(self, *found: Snapshot) -> None:
-        self.found = found
-        self.closed = False
-
-    def __call__(self, hosts: list[str], interval: float, remote: tuple[str, ...] | None) -> Self:
-        assert (hosts, interval, remote) == (["a", "b"], 1.0, None)
-        return self
-
-    def ask(self, **wanted: Any) -> None:
-        self.asked = wanted
-
-    async def records(self) -> Any:
-        yield self.found[0].inventory
-        yield Sample(0.0, Host(), machines=(Remote("a"), Remote("b")))  # still connecting
-        for each in self.found:
-            yield each.sample
-
-    async def close(self) -> None:
-        self.closed = True
-
-
 @pytest.mark.parametrize(
-    ("readings", "status"),
-    [(HOT, COULD_NOT_RUN), ({"ecc_uncorrected": 2}, FAULT)],
+    ("readings", "status"), [(HOT, COULD_NOT_RUN), ({"ecc_uncorrected": 2}, FAULT)]
 )
 def test_a_host_that_does_not_answer_is_named_beside_what_the_others_have(
     monkeypatch: pytest.MonkeyPatch,
@@ -166,15 +140,19 @@ def test_a_host_that_does_not_answer_is_named_beside_what_the_others_have(
     status: int,
 ) -> None:
     machines = (Remote("a", MachineState.OK), Remote("b", MachineState.AWAY, problem=NO_DRIVER))
-    hosts = Hosts(*watched(readings, seconds=40, machines=machines))
-    monkeypatch.setattr("gputop.stream.machines.Machines", hosts)
+    found = watched(readings, seconds=40, machines=machines)
+    connecting = Sample(0.0, Host(), machines=(Remote("a"), Remote("b")))
+    hosts = merged(found[0].inventory, connecting, *(each.sample for each in found))
+    made = MagicMock(return_value=hosts)
+    monkeypatch.setattr("gputop.stream.machines.Machines", made)
     assert cli.main(["why", "--host", "a", "--host", "b", "--seconds", "39"]) == status
     said = capsys.readouterr()
     assert said.out.splitlines()[0].startswith("2 hosts · 1 GPU · watched for 39 s")
     assert "FAULT    Host b: unreachable" in said.out
     assert said.err == f"gputop: error: {NO_DRIVER}\n"
-    assert hosts.asked == {"gpm": True}
-    assert hosts.closed
+    made.assert_called_once_with(["a", "b"], 1.0, None)
+    hosts.ask.assert_called_once_with(gpm=True)
+    hosts.close.assert_awaited_once()
 
 
 def test_a_recording_is_judged_at_its_end(

@@ -72,7 +72,7 @@ def wanted(fleet: Fleet) -> dict[str, str]:
         Flaw.LOST: "xid",
         Flaw.ECC: "xid",
         Flaw.REMAP: "remap",
-        Flaw.THERMAL: "hot",
+        Flaw.THERMAL: "thermal",
         Flaw.SLOW: "straggler",
     }
     expected = {f"{PLANTED[flaw].host}:{PLANTED[flaw].index}": kind for flaw, kind in kinds.items()}

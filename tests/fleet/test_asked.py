@@ -36,11 +36,13 @@ def test_a_url(text: str, url: str) -> None:
         ("http://a/graph?q=1", "without ? and #"),
         ("http://a/#x", "without ? and #"),
         ("", "is not the URL"),
+        ("x" * 160, "is not the URL"),
     ],
 )
 def test_what_is_no_url(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(said)) as refused:
         parse_url(text)
+    assert len(str(refused.value)) < 160
 
 
 @pytest.mark.parametrize(

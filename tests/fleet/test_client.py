@@ -30,7 +30,6 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(response: Response, server: Callable[[str], PrometheusServer] | None = None) -> str:
-    """Return the line of the error that an answer makes."""
     with FakePrometheus(lambda _: response) as fake:
         client = Client((server or PrometheusServer)(fake.url))
         with pytest.raises(AskError) as found:
@@ -43,13 +42,14 @@ def refused(response: Response, server: Callable[[str], PrometheusServer] | None
     ("response", "said", "whole"),
     [
         (Response(b"", 401), "requires credentials: 401", True),
-        (Response(b"", 401), "Check GPUTOP_PROMETHEUS_TOKEN_FILE", True),
+        (Response(b"", 403), "Check GPUTOP_PROMETHEUS_TOKEN_FILE", True),
         (Response(b"no org id\n", 401), "GPUTOP_PROMETHEUS_HEADERS='X-Scope-OrgID:", True),
         (Response(b"404 page not found", 404), "/prometheus", True),
         (Response(b"<html>", 500, HTML), "answers 500", True),
         (Response(b"upstream", 503), "answers 503", True),
         (error("timeout", "query timed out", 503), "timeout: query timed out", False),
         (error("execution", "found duplicate series", 422), "duplicate series", False),
+        (error("bad_data", "parse error", 400), "bad_data: parse error", False),
         (answer({"error": "x"}, 400), "Prometheus not found", True),
         (answer({"status": "error", "error": "x\x1b[31m"}), "x␛[31m", False),
         (Response(b"<!doctype html><title>Grafana</title>", 200, HTML), "something else", True),

@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from gputop.fleet.findings import Known, find
-from gputop.fleet.model import Gpu
+from gputop.fleet.model import Gpu, totals
 
 GIB = 1 << 30
 
 
 def gpu(number: int = 0, **changes: Any) -> Gpu:
-    """One that is well."""
     made = Gpu(
         key=f"g{number}",
         uuid=f"g{number}",
@@ -44,6 +43,7 @@ def said(one: Gpu, **known: Any) -> list[tuple[str, str, str]]:
         ({"xid": 48}, {}, "xid", "fault", "Xid 48: an uncorrectable memory error (double bit)"),
         ({"xid": 31}, {}, "xid", "warning", "Xid 31: a program touched memory that is not its own"),
         ({"xid": 4711}, {}, "xid", "fault", "Xid 4711"),
+        ({"xid": 13}, {}, "xid", "warning", "Xid 13: a program failed in the graphics engine"),
         ({"xid": 79}, {"xid_before": {"g0": 79.0}}, "xid", "fault", "Xid 79: the GPU has"),
         ({}, {"ecc_rise": {"g0": 2.02}}, "ecc", "fault", "2 uncorrected ECC errors in the last"),
         ({}, {"ecc_rise": {"g0": 0.3}}, "ecc", "fault", "1 uncorrected ECC error in the last"),
@@ -74,6 +74,7 @@ def test_what_is_wrong(
     ((found, how, words),) = said(gpu(**changes), **known)
     assert (found, how) == (kind, severity)
     assert words.startswith(text)
+    assert len(words) <= 59
 
 
 @pytest.mark.parametrize(
@@ -98,20 +99,29 @@ def test_what_is_not_wrong(changes: dict[str, Any], known: dict[str, Any]) -> No
 
 
 def test_the_worst_is_first_and_the_order_stays() -> None:
-    gpus = [
-        gpu(0, temperature_celsius=90.0),
-        gpu(1, remap_failed=True),
-        gpu(2, age_seconds=100.0),
-        gpu(3, age_seconds=300.0),
-        gpu(4, xid=31),
-        gpu(5, xid=79),
-        gpu(6, xid=13),
-        gpu(7, xid=48),
+    xids = [79, 95, 48, 119, 120, 140, 46, 62, 64, 74, 4711, 31, 13]
+    gpus = [gpu(n, xid=xid) for n, xid in enumerate(xids)]
+    found = find(gpus[::-1], Known())
+    assert [gpus[int(each.device_uuid[1:])].xid for each in found] == [
+        *(79, 95, 48, 140, 120, 119, 62, 46, 64, 74, 4711, 13, 31)
     ]
-    known = Known(ecc_rise={"g7": 1.0})
-    order = ["g5", "g7", "g7", "g1", "g3", "g2", "g0", "g4", "g6"]
-    assert [wrong.device_uuid for wrong in find(gpus, known)] == order
-    assert find(gpus, known) == find(gpus, known)
+    states = dict(
+        zip(("g0", "g1", "g2", "g3"), ("x", "not_responding", "needs_reset", "lost"), strict=True)
+    )
+    gpus = [
+        *map(gpu, range(4)),
+        gpu(4, remap_failed=True),
+        gpu(5, remap_pending=True),
+        gpu(6, temperature_celsius=90.0),
+        gpu(7, clock_event_reasons=("hw_thermal",)),
+        gpu(8, ecc_uncorrected=1.0),
+        gpu(9, age_seconds=100.0),
+        gpu(10, age_seconds=300.0),
+        gpu(11, xid=79),
+    ]
+    found = find(gpus, Known(state=states, ecc_rise={"g8": 1.0}))
+    order = [11, 3, 2, 1, 8, 4, 0, 10, 9, 7, 5, 6]
+    assert [int(each.device_uuid[1:]) for each in found] == order
 
 
 def slow(clock: float, **changes: Any) -> list[Gpu]:
@@ -155,9 +165,14 @@ def test_a_clock_that_something_explains_is_no_straggler() -> None:
 
 def test_what_is_wrong_with_a_gpu_is_told_once_whatever_instances_it_has() -> None:
     hot = {"uuid": "g", "host": "a", "temperature_celsius": 88.0}
-    parts = [gpu(n, index=f"{n % 2}:{n}", **hot) for n in range(7)]
+    parts = [
+        gpu(n, index=f"{n % 2}:{n}", memory_total_bytes=80.0 * GIB if n % 2 == 0 else None, **hot)
+        for n in range(7)
+    ]
     said = [(w.device_uuid, w.rule) for w in find(parts, Known())]
     assert said == [("g0", "hot"), ("g1", "hot")]
+    whole = gpu(9, uuid="g", host="a", index="0", memory_total_bytes=80.0 * GIB)
+    assert totals([whole, *parts], ()).memory_used_bytes == whole.memory_used_bytes
     means = {part.key: 0.0 for part in parts}
     held = [  # each of them by itself
         dataclasses.replace(part, gpu_utilization_percent=0.0, temperature_celsius=40.0)

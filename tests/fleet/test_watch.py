@@ -54,7 +54,6 @@ def refreshed(
 
 
 def asked(respond: Callable[[Request], Response | None], turns: int = 1) -> Fleet:
-    """The fleet after so many refreshes."""
     return refreshed(respond, turns)[0][-1]
 
 
@@ -125,7 +124,7 @@ def test_what_is_no_number_is_missing_and_what_is_strange_is_inert() -> None:
         ({}, 7),
         ({"UUID": "GPU-nobody-knows"}, 8),
     ]
-    names = [(labels(n, pod=strange, job="other"), 1) for n in range(5)]
+    names = [({"host": "a"}, 1), *((labels(n, pod=strange, job="other"), 1) for n in range(5))]
     used = [({"UUID": uuid(n)}, 800 << 30 if n == 4 else 1) for n in range(5)]
     fleet = asked(Site(5, names=names, temperature_celsius=rows, memory_used_bytes=used))
     assert [gpu.temperature_celsius for gpu in fleet.gpus] == [None, None, None, None, 5]
@@ -175,6 +174,17 @@ def test_a_question_that_fails_keeps_its_last_answer() -> None:
     # The problem stays until the question is asked again.
     failed = [bool(fleet.problems) for fleet in fleets]
     assert failed == [False] * SELDOM + [True] * SELDOM + [False] * SELDOM
+
+
+def test_an_answer_that_is_too_old_is_dropped() -> None:
+    site = Site(1)
+
+    def later() -> None:
+        site.changes["power_watts"] = error("execution", "x", 422)
+        site.now += 150
+
+    fleets, _ = refreshed(site, 4, later)
+    assert [fleet.gpus[0].power_watts for fleet in fleets] == [600.5, 600.5, 600.5, None]
 
 
 def test_while_it_is_away_the_numbers_before_stay() -> None:

@@ -4,7 +4,6 @@ import dataclasses
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Self
 
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
@@ -29,7 +28,6 @@ Value = Any
 
 
 def device(index: int = 0, **changes: Any) -> Device:
-    """An H100 SXM."""
     known: dict[str, Any] = {"sm_count": 132, "pcie_generation_max": 5, "pcie_width_max": 16}
     return streams.device(index, **(known | changes))
 
@@ -142,7 +140,6 @@ class Machine:
         return streams.inventory(devices=0, interval_seconds=self.interval)
 
     def run(self, seconds: float, *, judged: bool = True) -> Self:
-        """Goes on for that long."""
         inventory = dataclasses.replace(self.inventory, devices=tuple(self.devices))
         for _ in range(round(seconds / self.interval)):
             sample = self.sample()
@@ -181,20 +178,10 @@ class Machine:
         return self.said[-1]
 
     def verdict(self, rule: str, index: int = 0) -> Verdict:
-        """What that rule says at the end."""
         uuid = self.devices[index].uuid
         found = [v for v in self.last.verdicts if v.rule == rule and v.device_uuid == uuid]
         assert len(found) == 1
         return found[0]
-
-    def changes(self, rule: str, after: int = 0, index: int = 0) -> int:
-        """How often the rule's finding came or went in the ticks after that one."""
-        uuid = self.devices[index].uuid
-        held = [
-            any((f.rule, f.device_uuid) == (rule, uuid) for f in said.findings)
-            for said in self.said[after:]
-        ]
-        return sum(a != b for a, b in pairwise(held))
 
 
 def one(

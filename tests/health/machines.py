@@ -34,7 +34,6 @@ TERMINAL = {"TERM": "xterm-256color", "LANG": "en_US.UTF-8"}
 
 
 def h100(**changes: Any) -> FakeDevice:
-    """One at work, whose memory is that of a process that is listed."""
     return FakeDevice(**{"processes": (FakeProcess(4242, memory_bytes=24 * GIB),), **changes})
 
 
@@ -45,7 +44,6 @@ def has(**fields: int) -> dict[str, Any]:
 
 
 def lacks(*numbers: int) -> dict[str, Any]:
-    """A device without these fields."""
     gone = {f"field.{number}" for number in numbers}
     return {"values": {name: value for name, value in VALUES.items() if name not in gone}}
 

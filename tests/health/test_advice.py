@@ -46,7 +46,6 @@ def test_no_command_changes_all_devices() -> None:
 
 
 def seen(readings: DeviceSample) -> Sample:
-    """A sample of one device."""
     return replace(streams.sample(0), devices=(readings,))
 
 

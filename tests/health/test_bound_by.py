@@ -137,7 +137,6 @@ CASES = [
 
 
 def made(case: Case, seconds: float = 40) -> Machine:
-    """The readings for a while, judged at the end."""
     readings = {**case.of, **case.changes, **dict.fromkeys(case.without)}
     machine = Machine(
         devices=(case.gpu,),
@@ -161,7 +160,6 @@ def test_it_is_bound_by(case: Case) -> None:
 
 
 def ranks(*readings: Mapping[str, Any], absent: Iterable[str] = (), **process: Any) -> Machine:
-    """GPUs of one job."""
     none = dict.fromkeys(absent)
     machine = Machine(
         devices=tuple(device(n) for n in range(len(readings))),
@@ -177,6 +175,9 @@ def test_ranks_wait_for_the_slow_one() -> None:
     machine = ranks(WORKING, waiting, waiting, waiting, slurm_job="7")
     words = [bound(machine, index).bound for index in range(4)]
     assert words == [Bound.COMPUTE, Bound.PEERS, Bound.PEERS, Bound.PEERS]
+    inventory = replace(machine.inventory, devices=tuple(machine.devices))
+    at_once = judge_snapshot(inventory, machine.sample()).bound_by
+    assert [at_once[each.uuid].bound for each in machine.devices] == words
     assert bound(machine, 3).why == (
         "few SMs work, it waits for another GPU of its job: busy 97 %, SM active 12 %"
     )

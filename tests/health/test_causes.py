@@ -11,7 +11,7 @@ from gputop.health.causes import Cause, find_causes, place_of, shared_numbers, t
 from gputop.health.conditions import machine_findings, state_findings
 from gputop.health.findings import Evidence, Finding, Severity, name_devices
 from gputop.health.judge import RULES
-from tests.streams import device, inventory, lost, sample
+from tests.streams import NO_DRIVER, device, inventory, lost, sample
 
 BY_RANK = {rule.name: float(-n) for n, rule in enumerate(RULES)}
 
@@ -82,7 +82,7 @@ def test_the_hardware_fault_of_a_device_is_one_story() -> None:
         "a memory row to remap"
     )
     assert story.remedy == "Restart the jobs"  # one remedy: that of the gravest
-    assert story.severity is Severity.FAULT
+    assert (story.severity, story.since) == (Severity.FAULT, 1.0)
     program = found("xid", 5, Severity.WARNING, "Xid 31: a program touched memory")
     assert len(find_causes([ECC, program])) == 2, "it is not the hardware's"
 
@@ -108,7 +108,7 @@ def test_names_of_devices(labels: list[str], text: str) -> None:
     assert name_devices(labels) == text
 
 
-MISSING = ("0000:27:00.0", "0000:37:00.0")
+MISSING = ("0000:27:00.0", "0000:37:00.0", "0000:47:00.0", "0000:57:00.0")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,9 @@ def test_devices_that_do_not_answer(state: DeviceState, words: str) -> None:
 
 def test_gpus_that_the_driver_does_not_list() -> None:
     found = machine_findings(sample(1), inventory(1, unlisted_gpus=MISSING))
-    words = f"Host node07: 2 GPUs that the driver does not list, {', '.join(MISSING)}"
+    words = (
+        f"Host node07: 4 GPUs that the driver does not list, {', '.join(MISSING[:3])} and 1 more"
+    )
     assert texts(found) == [words]
     assert "dmesg" in found[0].remedy
     assert machine_findings(sample(1), inventory(1)) == []
@@ -145,3 +147,6 @@ def test_each_of_several_machines_has_its_own_findings() -> None:
         "Hosts c and d: unreachable",
         "Host b: a GPU that the driver does not list, 0000:27:00.0",
     ]
+    part = dataclasses.replace(sample(1), problem=NO_DRIVER)
+    found = machine_findings(part, inventory(1))
+    assert texts(found) == [f"Host node07: shown only in part, {NO_DRIVER.why}"]

@@ -46,8 +46,6 @@ THREE = (h100(), h100(), h100())
 
 
 class Row(NamedTuple):
-    """On this machine that check finds this, and says to do that."""
-
     check: str
     status: Severity
     finding: str
@@ -71,7 +69,6 @@ def sees(value: str, **changes: Any) -> Machine:
 
 
 def logged(code: int, seconds_ago: float = 60.0, address: str = "0000:17:00") -> Machine:
-    """A kernel that has logged an Xid."""
     at = int((UPTIME - seconds_ago) * 1e6)
     line = f"4,9,{at},-;NVRM: Xid (PCI:{address}): {code}, pid=7, name=python\n"
     return Machine(root={**HEALTHY, "/dev/kmsg": line})
@@ -86,12 +83,10 @@ def knows(torch: TorchFacts | None = TORCH, **changes: Any) -> Machine:
 
 
 def binds(**versions: str) -> Machine:
-    """Return a machine with these distributions that install a `pynvml`."""
     return knows(bindings=versions)
 
 
 def beside(files: dict[str, str]) -> Machine:
-    """A healthy machine that also has these files."""
     return Machine(root={**HEALTHY, **files})
 
 
@@ -100,7 +95,6 @@ def limited(watts: int) -> Machine:
 
 
 def says(fault: str) -> TorchFacts:
-    """A torch that sees no device."""
     return replace(TORCH, device_count=0, fault=fault)
 
 
@@ -191,7 +185,7 @@ TABLE = [
     Row("xid", NOTE, "Xid 31: a program touched memory", "program", logged(31)),
     Row("xid", OK, "none", "", logged(79, 90000.0)),
     Row("xid", OK, "none", "", logged(79, address="0000:27:00")),
-    Row("xid", PROBLEM, "Xid 48", "reset", Machine(xids=(48,))),
+    Row("xid", PROBLEM, "(double bit), just now", "reset", Machine(xids=(48,))),
     Row("xid", PROBLEM, "Xid 48: an uncorr", "reset", Machine(xids=(48, 31))),
     Row("xid", NOTE, "/dev/kmsg, no such file", "sudo", Machine(root=without(HEALTHY, "/dev/k"))),
     Row("xid", PROBLEM, "off the bus, 2:00 ago, and 1 more", "only a reboot", TWO_XIDS),
@@ -223,13 +217,7 @@ TABLE = [
     Row("torch_cuda", OK, "the driver takes CUDA up to 12.4", "", OLDER_CUDA),
     Row("torch_cuda", PROBLEM, "takes CUDA up to 11.4", "a build for CUDA 11", TOO_OLD_CUDA),
     Row("torch_cuda", PROBLEM, "cannot use the GPUs: CUDA unknown", "nvidia-smi", UNKNOWN_ERROR),
-    Row(
-        "torch_cuda",
-        PROBLEM,
-        "sees no device",
-        "nvidia-smi",
-        Machine(torch=replace(TORCH, device_count=0)),
-    ),
+    Row("torch_cuda", PROBLEM, "sees no device", "nvidia-smi", Machine(torch=NO_DEVICE)),
     Row("architecture", PROBLEM, "compute capability 7.0, only for", "Install", Machine((v100(),))),
     Row("visible_devices", OK, "2,0: 2 of 3 GPUs", "", sees("2,0")),
     Row("visible_devices", OK, "1 of 3 GPUs", "", sees("GPU-00000001")),

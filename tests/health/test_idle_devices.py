@@ -161,6 +161,8 @@ def test_a_warning_says_how_busy_and_full_it_is(
     (found,) = seen(taken(look(**changes)))
     expected = None if warning is None else f"GPU 0 (H100 80GB HBM3) {warning} listed"
     assert found.warning == expected
+    (used,) = seen(taken(look(busy=99), processes=(process(7, 0, command="/opt/a/train.py x"),)))
+    assert (used.warning or "").endswith("used by ada (train.py, pid 7)")
 
 
 @pytest.mark.parametrize(

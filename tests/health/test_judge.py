@@ -87,7 +87,6 @@ SICK: Mapping[str, Any] = {"sm_active_percent": 10.0, "clock_event_reasons": ("s
 
 
 def machine(**changes: Any) -> Machine:
-    """Devices of one job."""
     return Machine(
         devices=tuple(device(n) for n in range(MANY)),
         readings=({**WORKING, **changes},) * MANY,
@@ -97,7 +96,6 @@ def machine(**changes: Any) -> Machine:
 
 
 def worse(made: Machine, index: int, **changes: Any) -> None:
-    """That device goes on with other readings."""
     made.readings = tuple(
         {**each, **changes} if n == index else each for n, each in enumerate(made.readings)
     )

@@ -48,7 +48,6 @@ STOPPED = load_of(0, 11, 12, 0, 0)
 
 
 def blind(load: Load) -> Load:
-    """The load of a GPU without GPM."""
     return {name: number for name, number in load.items() if name not in (SM, TENSOR)}
 
 
@@ -140,10 +139,7 @@ def test_the_ranks_that_are_seen(ranks: list[int], of: int | None, seen: str) ->
 def test_a_rank_is_on_the_device_where_it_holds_most_memory() -> None:
     """Ranks often have a context on the first device, too."""
     (job,) = find_jobs([rank(0), rank(1), rank(1, index=0, memory_used_bytes=GIB // 2)])
-    assert [each.device_uuid for each in job.ranks.values()] == [
-        device(0).uuid,
-        device(1).uuid,
-    ]
+    assert [each.device_uuid for each in job.ranks.values()] == [device(0).uuid, device(1).uuid]
 
 
 def test_jobs_of_several_hosts_and_processes_without_a_job() -> None:
@@ -155,7 +151,6 @@ def test_jobs_of_several_hosts_and_processes_without_a_job() -> None:
 
 
 def ranks(*readings: Mapping[str, Any], seconds: float = 40, **changes: Any) -> Machine:
-    """GPUs of one job of torchrun."""
     of: dict[str, Any] = {"world_size": len(readings), "job_id": JOB, **changes}
     return Machine(
         devices=tuple(device(n) for n in range(len(readings))),

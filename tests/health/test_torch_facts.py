@@ -28,7 +28,6 @@ SAID = TorchFacts("2.9.0+cu128", "12.8", ("sm_80", "sm_90"), device_count=2)
 
 
 def interpreter(folder: Path, torch: str) -> Interpreter:
-    """This Python, with that as its torch."""
     (folder / "torch.py").write_text(torch)
     script = folder / "python"
     script.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}" exec "{sys.executable}" "$@"\n')

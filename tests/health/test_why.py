@@ -3,21 +3,16 @@
 import dataclasses
 from typing import Any
 
-from gputop.agent.device import Absence, DeviceState
-from gputop.agent.snapshot import Event
-from gputop.health.findings import Severity
+from gputop.agent.device import Absence
 from gputop.health.why import Situation, WhyReport
 from gputop.schema.advice import INDEX
-from tests import streams
 from tests.health.histories import NO_GPM, WORKING, Machine, device, trainer
-from tests.streams import NOW
 
 HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 1200}
 CAPPED = {"clock_event_reasons": ("sw_power_cap",), "power_limit_watts": 500.0}
 
 
 def situation(*readings: dict[str, Any], seconds: float = 40, **changes: Any) -> Situation:
-    """Devices that did that for so long."""
     machine = Machine(
         devices=tuple(device(n) for n in range(len(readings))),
         readings=tuple({**WORKING, **each} for each in readings),
@@ -29,7 +24,6 @@ def situation(*readings: dict[str, Any], seconds: float = 40, **changes: Any) ->
 
 
 def report_of(now: Situation, index: int | None = None) -> WhyReport:
-    """The page about all devices, or about one of them."""
     devices = now.inventory.devices
     return now.report(devices, None if index is None else devices[index])
 
@@ -74,20 +68,3 @@ def test_heat_counts_at_once_while_its_rule_needs_more_time() -> None:
     # It stays the same finding, for which the bell rings once.
     found = [situation(HOT, seconds=each).findings for each in (3, 5, 40)]
     assert len({finding.key for (finding,) in found}) == 1
-
-
-def test_a_lost_device_is_one_fault_before_all_others() -> None:
-    now = situation(HOT, HOT, events=(Event(NOW, device().uuid, "xid", 79),))
-    lost = dataclasses.replace(streams.lost(0, DeviceState.LOST), uuid=device().uuid)
-    sample = dataclasses.replace(now.sample, devices=(lost, *now.sample.devices[1:]))
-    rules = [each for each in now.judgement.findings if each.device_uuid != lost.uuid]
-    xid = now.judgement.findings[0]
-    judgement = dataclasses.replace(now.judgement, findings=(xid, *rules))
-    report = report_of(Situation(now.inventory, sample, judgement))
-    assert titles(report) == [
-        "GPU 0: LOST: it no longer answers on its bus; Xid 79: the GPU has fallen off the bus",
-        "GPU 1: throttled by heat",
-    ]
-    assert report.severity is Severity.FAULT
-    assert "reboot" in report.entries[0].remedy
-    assert report.summary.startswith("1 fault, 1 warning: ")

@@ -14,7 +14,6 @@ from tests.output.test_public_output import INVENTORY, SAMPLE
 
 
 def table(query: str, inventory: Inventory, sample: Sample) -> list[dict[str, str]]:
-    """The lines of a sample as a program reads them."""
     lines = CsvLines(parse_query(query))
     assert not [*lines.lines_of(inventory)]
     return [*csv.DictReader(lines.lines_of(sample))]

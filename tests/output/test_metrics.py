@@ -37,13 +37,11 @@ def found_in(*records: Record | Interruption, waited: float = 0.0, **options: An
 
 
 def named(found: Iterable[Metric], name: str) -> list[tuple[dict[str, str], float]]:
-    """The series of that metric."""
     samples = [sample for each in found for sample in each.samples]
     return [(sample.labels, sample.value) for sample in samples if sample.name == name]
 
 
 def by(found: Iterable[Metric], name: str, label: str) -> dict[str, float]:
-    """Its numbers by one label."""
     series = named(found, name)
     numbers = {labels[label]: value for labels, value in series}
     assert len(numbers) == len(series)
@@ -104,7 +102,6 @@ def test_findings_are_there_while_they_stand_and_counted_when_they_begin() -> No
 
 
 def bound_by(*records: Record | Interruption) -> dict[str, str]:
-    """The word of each device that has one."""
     found = named(found_in(*records), "gputop_bound_by")
     assert {value for _, value in found} <= {1.0}
     return {labels["index"]: labels["bound_by"] for labels, _ in found}
@@ -198,7 +195,7 @@ def test_processes_are_those_with_the_most_memory_and_only_when_asked_for() -> N
     count = MOST_PROCESSES + 8
     command = "/opt/bin/python train.py --token hunter2"
     listed = [
-        streams.process(n, 0, memory_used_bytes=n << 20, command=command)
+        streams.process(n, 0, memory_used_bytes=n << 20, command=command, user="u" * 65)
         for n in range(1, count + 1)
     ]
     records = streams.inventory(1), streams.sample(1, listed)
@@ -210,6 +207,8 @@ def test_processes_are_those_with_the_most_memory_and_only_when_asked_for() -> N
     assert held == {str(n): float(n << 20) for n in range(9, count + 1)}
     assert {k["program"] for k, _ in named(found, "gputop_process_memory_used_bytes")} == {"python"}
     assert "hunter2" not in text_of(found)
+    assert "u" * 64 in text_of(found)
+    assert "u" * 65 not in text_of(found)
 
 
 def test_a_problem_is_told_once_until_the_driver_answers() -> None:

@@ -77,7 +77,7 @@ def test_the_cause_is_the_finding_that_began_at_that_time() -> None:
     found = find_slowdown(points, points[-1].time)
     assert found is not None
     hot = Finding(Severity.WARNING, "slowed by heat", rule="thermal", since=found.since + 20)
-    old = Finding(Severity.WARNING, "slowed by heat", rule="thermal", since=START - 500)
+    old = Finding(Severity.WARNING, "slowed by heat", rule="thermal", since=found.since - 61)
     other = Finding(Severity.WARNING, "almost full", rule="almost_full", since=found.since)
     begin = f"Steps are 18 % slower since {moment(found.since)[:5]}"
     assert found.sentence() == begin
@@ -86,6 +86,10 @@ def test_the_cause_is_the_finding_that_began_at_that_time() -> None:
     title = "rank 3 (pid 7) may hold up its job"
     behind = Finding(Severity.WARNING, title, rule="held_up", since=found.since)
     assert found.sentence([("GPU 3", behind)]) == f"{begin}; GPU 3: {title}"
+    low = Finding(Severity.WARNING, "clocks are low", rule="clocks_low", since=found.since)
+    for order in (1, -1):  # the likeliest is told
+        both = [("GPU 3", behind), ("GPU 1", low)][::order]
+        assert found.sentence(both) == f"{begin}; GPU 1: clocks are low"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +97,8 @@ def test_the_cause_is_the_finding_that_began_at_that_time() -> None:
     [
         (1.25, [37.5], "A step takes 0.80 s, of which the GPU works 0.30 s"),
         (20.0, [40, 60], "A step takes 50.0 ms, of which the GPU works 25.0 ms"),
-        (1.25, [95], ""),
+        (1.25, [79, None], "A step takes 0.80 s, of which the GPU works 0.63 s"),
+        (1.25, [80], ""),
         (1.25, [None], ""),
         (None, [40], ""),
     ],

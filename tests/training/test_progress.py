@@ -7,7 +7,6 @@ from gputop.training.steps import OTHER_BAR, StepReading
 
 
 def counter(*steps: tuple[float, int]) -> Counter:
-    """A counter that was told these times and steps."""
     made = Counter("bar")
     for time, step in steps:
         made.add(step, 100, time)
@@ -28,6 +27,9 @@ def test_slow_steps_are_counted_over_a_longer_time() -> None:
 def test_the_rate_falls_while_no_step_ends() -> None:
     made = counter(*[(float(t), t) for t in range(20)])
     assert made.rate(20.0) == pytest.approx(1.0)
+    assert made.rate(21.1) == pytest.approx(19 / 21.1)
+    fast = counter(*[(t / 10, t) for t in range(201)])
+    assert [fast.rate(22.0), fast.rate(22.1)] == pytest.approx([10, 200 / 22.1])
     assert made.rate(39.0) == pytest.approx(10 / 30)  # ten steps since half a minute ago
 
 
@@ -35,6 +37,10 @@ def test_steps_go_on_when_a_bar_begins_again() -> None:
     made = counter(*[(float(t), t % 10) for t in range(40)])
     assert made.points[-1].value == 36  # a bar begins with 0, and each epoch has 9 steps after it
     assert made.step == 9
+    short = Counter("bar")
+    for t in range(18):
+        short.add(t % 6, 5, float(t))
+    assert short.points[-1].value == 15
 
 
 def test_the_main_counter_has_most_steps() -> None:

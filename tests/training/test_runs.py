@@ -1,8 +1,10 @@
 """Runs: a relay that outlives gputop, the output with its times, and signals."""
 
+import contextlib
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gputop.commands.run import _print_output
 from gputop.training import relay as relay_module
 from gputop.training import runs
 from gputop.training.follow import attach, training_of
@@ -28,12 +31,10 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def started(code: str) -> tuple[runs.Run, subprocess.Popen[bytes]]:
-    """A run of this Python code."""
     return start_run([sys.executable, "-u", "-c", code], 100, 30)
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition."""
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end
@@ -68,8 +69,30 @@ def test_a_secret_of_the_command_line_is_not_kept(data_folder: Path) -> None:
     relay.wait(PATIENCE)
     assert "hunter2secret" not in " ".join(run.command)
     assert "hunter2secret" not in (run.folder / "run.json").read_text()
-    assert run.folder.stat().st_mode & 0o077 == 0
+    assert stat.S_IMODE(run.folder.stat().st_mode) == 0o700
     assert (run.folder / OUTPUT).read_bytes() == b"--api-key hunter2secret\r\n"
+
+
+def test_a_command_ignores_and_blocks_no_signal() -> None:
+    """`yes | head` would not end, for example."""
+    run, relay = start_run(["grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"], 80, 24)
+    relay.wait(PATIENCE)
+    assert [int(word, 16) for word in (run.folder / OUTPUT).read_text().split()[1::2]] == [0, 0]
+
+
+def test_what_is_lost_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / OUTPUT).touch()
+    record = {"command": ["train"], "pid": 1, "relay_pid": 2, "started": 1.0}
+    for more, said in (
+        ({}, "error: the command was lost: its relay was killed. Start it again."),
+        ({"status": 0, "lost_bytes": 5}, "5 bytes of the output are lost: the disk was full"),
+    ):
+        write_record(tmp_path, record | more)
+        run = read_run(tmp_path)
+        assert run is not None
+        with contextlib.suppress(SystemExit):
+            assert _print_output(run, None) == 0
+        assert capfd.readouterr().err.splitlines()[1:] == [f"gputop: {said}"]
 
 
 def test_a_command_gets_no_input_instead_of_waiting_for_it() -> None:

@@ -50,8 +50,10 @@ class Followed(Training):
         self.count = len(texts)
         super().__init__(("/opt/bin/python", "train.py"), PID, Written(*texts), run=run)
 
+    later = 0.0
+
     def clock(self) -> float:
-        return self._last_time
+        return self._last_time + self.later
 
     def _has_ended(self) -> bool:
         return self.run is not None and self.run.ended is not None
@@ -64,7 +66,6 @@ def app_of(training: Training) -> GputopApp:
 
 
 async def read(pilot: Pilot[None]) -> None:
-    """Wait until the output was read."""
     training = pilot.app.query_one(TrainingTab)._training
     assert isinstance(training, Followed)
     await until(pilot, lambda: training.lines.count == training.count)
@@ -112,8 +113,7 @@ async def test_the_output_follows_its_end_until_it_is_scrolled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "text"),
-    [(0, "ended with status 0 after 2:05"), (-9, "ended by SIGKILL after 2:05")],
+    ("status", "text"), [(0, "ended with status 0 after 2:05"), (-9, "ended by SIGKILL after 2:05")]
 )
 async def test_the_end_of_the_command_is_said(status: int, text: str, tmp_path: Path) -> None:
     run = Run(tmp_path, ("train",), PID, 1, 1000.0, 1125.0, status)
@@ -121,15 +121,34 @@ async def test_the_end_of_the_command_is_said(status: int, text: str, tmp_path: 
     async with app.run_test(size=(80, 24)) as pilot:
         await read(pilot)
         await until(pilot, lambda: text in shown(pilot, TrainingSummary))
+        assert f"Its output is kept in {tmp_path}"[:70] in shown(pilot, TrainingSummary)
 
 
-async def test_a_loss_that_is_not_a_number_and_unknown_steps_are_said() -> None:
-    for line, text in (("step 1 loss nan", "not a number"), ("hello", "--pattern REGEX")):
-        app = app_of(Followed(line, line))
-        async with app.run_test(size=(80, 24)) as pilot:
-            await read(pilot)
-            await settle(pilot)
-            assert text in shown(pilot, TrainingSummary)
+STEPS = tuple(f"step {n}" for n in range(400))
+
+
+@pytest.mark.parametrize(
+    ("texts", "later", "lost", "text"),
+    [
+        (("step 1 loss nan",) * 2, 0, 0, "▲ The loss is not a number"),
+        (("hello",), 0, 0, "--pattern REGEX"),
+        (("step 1", "step 2"), 0, 5, "▲ Output is lost: the disk was full"),
+        (STEPS, 0, 0, "Steps are as fast as before"),
+        (STEPS, 61, 0, "▲ No step for 1:01 · s shows where it is"),
+        ((*STEPS[::2], *STEPS[-100:]), 0, 0, "▲ Steps are 50 % slower since"),
+    ],
+)
+async def test_what_is_wrong_with_a_training_is_said(
+    texts: tuple[str, ...], later: float, lost: int, text: str, tmp_path: Path
+) -> None:
+    run = Run(tmp_path, ("train",), PID, 1, 1000.0, lost_bytes=lost)
+    training = Followed(*texts, run=run)
+    training.later = later
+    app = app_of(training)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await read(pilot)
+        await settle(pilot)
+        assert text in shown(pilot, TrainingSummary)
 
 
 async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,15 +163,12 @@ async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> No
         for key in ("4", "3", "1"):
             await pilot.press(key, "s")
             await until(
-                pilot,
-                lambda: any("71 % in DataLoader" in n.message for n in app._notifications),
+                pilot, lambda: any("71 % in DataLoader" in n.message for n in app._notifications)
             )
             app.clear_notifications()
 
 
-async def test_s_samples_the_rank_that_the_others_wait_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_s_samples_the_rank_that_the_others_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     sampled: list[int] = []
 
     async def sample_stacks(pid: int) -> Stacks:
@@ -211,11 +227,11 @@ async def test_without_a_training_there_is_no_tab_and_no_key_of_it() -> None:
         assert "4" not in page.groups["Everywhere"]
 
 
-@pytest.mark.parametrize(
-    ("values", "top"), [([36.0, None], 40.0), ([0.011], 0.012), ([None], 1.0), ([1000.0], 1000.0)]
-)
-def test_the_full_height_is_a_round_number(values: list[float | None], top: float) -> None:
-    assert nice_top(values) == pytest.approx(top)
+def test_the_full_height_is_a_round_number() -> None:
+    numbers = [0.011, 1000, 1.3, 1.6, 2.1, 2.6, 31, 41, 51, 61, 81]
+    tops = [0.012, 1000, 1.5, 2, 2.5, 3, 40, 50, 60, 80, 100]
+    assert [nice_top([number, None]) for number in numbers] == pytest.approx(tops)
+    assert nice_top([None]) == 1
 
 
 def test_the_simulated_training_has_a_past() -> None:

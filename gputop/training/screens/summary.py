@@ -159,7 +159,9 @@ class TrainingSummary(TelemetryView):
             return
         silent = now - training.progress.moved_at
         rate = main.rate(now)
-        if rate and silent > SILENT_SECONDS and silent * rate > 10:
+        # The rate falls during the silence.
+        usual = main.rate(main.last_time) or 0.0
+        if silent > SILENT_SECONDS and silent * usual > 10:
             yield f"▲ No step for {age(silent)} · s shows where it is", WARN
         slowdown = find_slowdown([*main.points], now)
         if slowdown is not None:
