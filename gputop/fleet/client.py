@@ -9,8 +9,10 @@ from __future__ import annotations
 import ssl
 import time
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -20,7 +22,6 @@ from urllib3.exceptions import HTTPError, ProtocolError, SSLError
 from gputop import __version__
 from gputop.agent.problem import Problem, ProblemError
 from gputop.fleet.server import (
-    AUTHORIZATION,
     CA,
     CERT,
     HEADERS,
@@ -38,20 +39,23 @@ SERIES = 100_000
 """Most series of one answer, and most GPUs of a fleet."""
 SECONDS = 10.0
 """Most seconds for one answer, from the request to its last byte."""
-CONNECT_SECONDS = 5.0
 LONGEST_GET = 4000
 PIECE = 1 << 13
 """Bytes to read at a time. gzip can expand them a thousandfold."""
+NOT_PROMETHEUS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 AWAY = "Cannot reach Prometheus"
-LATER = "Check that it is up, and the URL"
-FEWER = "Select fewer GPUs with --match"
 
 
 class AskError(ProblemError):
     """A request without an answer. `whole` is true if the server failed, not just one query."""
 
     def __init__(
-        self, what: str, why: str, remedy: str = LATER, *, whole: bool = True
+        self,
+        what: str,
+        why: str,
+        remedy: str = "Check that it is up, and the URL",
+        *,
+        whole: bool = True,
     ) -> None:
         super().__init__(Problem(what, visible(why, 240).rstrip(". "), remedy))
         self.whole = whole
@@ -93,37 +97,31 @@ class Client:
         self._server = server
         self._seconds = seconds
         self._pool: urllib3.PoolManager | None = None
-        self._headers: dict[str, str] = {}
         self._shown = visible(server.url, 200)
-
-    def load_credentials(self) -> None:
-        """Read the credentials again before a group of requests. Raises `ProblemError`."""
-        authorization = self._server.authorization()
-        self._headers = {
-            "Accept": "application/json",
-            "Accept-Encoding": "gzip",
-            "User-Agent": f"gputop/{__version__}",
-            **({AUTHORIZATION: authorization} if authorization else {}),
-            **self._server.headers,
-        }
-        if self._pool is None:
-            self._pool = _connect(self._server)
 
     def ask(
         self, query: str, at: float | None = None, seconds: float = SECONDS
     ) -> Answer:
-        """Return the answer to a query, evaluated for a Unix time. Raises `AskError`."""
+        """Return the answer to a query, evaluated for a Unix time. Raises `ProblemError`."""
         seconds = min(seconds, self._seconds)
-        parameters = {"query": query} | (
-            {} if at is None else {"time": f"{at:.3f}"}
-        )
+        parameters = {"query": query}
+        if at is not None:
+            parameters["time"] = f"{at:.3f}"
         deadline = time.monotonic() + seconds
         try:
-            answer = self._send(urlencode(parameters), max(0.001, seconds))
-            body = self._read(answer, deadline)
+            send = self._request(urlencode(parameters), max(0.001, seconds))
+            try:
+                answer = send()
+            except (ProtocolError, SSLError):
+                # Prometheus closes idle connections, and may do so while a
+                # request is in transit.
+                answer = send()
+            with answer:
+                body = self._read(answer, deadline)
         except (HTTPError, OSError, ValueError) as error:
-            late = time.monotonic() >= deadline
-            if late or isinstance(error, urllib3.exceptions.ReadTimeoutError):
+            if time.monotonic() >= deadline or isinstance(
+                error, urllib3.exceptions.ReadTimeoutError
+            ):
                 raise AskError(
                     "Prometheus is slow",
                     f"it took longer than {seconds:.0f} s to answer",
@@ -140,65 +138,59 @@ class Client:
         if self._pool is not None:
             self._pool.clear()
 
-    def _send(self, form: str, seconds: float) -> urllib3.BaseHTTPResponse:
+    def _request(
+        self, form: str, seconds: float
+    ) -> Callable[[], urllib3.BaseHTTPResponse]:
+        """Return a function that sends the request. Credentials are read anew."""
         if self._pool is None:
-            self.load_credentials()
-        assert self._pool is not None
-        url = f"{self._server.url}/api/v1/query"
-        options: dict[str, Any] = {
-            "method": "GET",
-            "url": f"{url}?{form}",
-            "headers": self._headers,
-            "preload_content": False,
-            "redirect": False,
-            "retries": False,
-            "timeout": urllib3.Timeout(
-                connect=min(CONNECT_SECONDS, seconds), read=seconds
-            ),
+            self._pool = _connect(self._server)
+        headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "gzip",
+            "User-Agent": f"gputop/{__version__}",
+            **self._server.request_headers(),
         }
+        method, url = "GET", f"{self._server.url}/api/v1/query"
         # Some proxies block POST, others a long GET.
         if len(form) > LONGEST_GET:
-            options |= {
-                "method": "POST",
-                "url": url,
-                "body": form,
-                "headers": self._headers
-                | {"Content-Type": "application/x-www-form-urlencoded"},
-            }
-        try:
-            return self._pool.request(**options)
-        except (ProtocolError, SSLError):
-            # Prometheus closes idle connections, and may do so while a request
-            # is in transit.
-            return self._pool.request(**options)
+            method = "POST"
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        else:
+            url, form = f"{url}?{form}", ""
+        return partial(
+            self._pool.request,
+            method,
+            url,
+            body=form or None,
+            headers=headers,
+            preload_content=False,
+            redirect=False,
+            retries=False,
+            timeout=seconds,
+        )
 
     def _read(
         self, answer: urllib3.BaseHTTPResponse, deadline: float
     ) -> bytes:
         if "," in answer.headers.get("Content-Encoding", ""):
-            answer.close()
             raise _left_out("it is compressed more than once")
         body = bytearray()
         # A socket's time limit restarts with each byte, so read in pieces.
         while piece := answer.read1(PIECE, decode_content=True):
             body += piece
-            if len(body) > ANSWER_BYTES or time.monotonic() >= deadline:
-                answer.close()
-        if time.monotonic() >= deadline:
-            raise TimeoutError
-        if len(body) > ANSWER_BYTES:
-            raise _left_out(f"it is larger than {ANSWER_BYTES >> 20} MiB")
+            if time.monotonic() >= deadline:
+                raise TimeoutError
+            if len(body) > ANSWER_BYTES:
+                raise _left_out(f"it is larger than {ANSWER_BYTES >> 20} MiB")
         return bytes(body)
 
     def _parse(self, body: bytes) -> Answer:
         try:
             answer = msgspec.json.decode(body, type=Answer)
-        except msgspec.ValidationError as error:
-            raise _left_out(f"it is not from Prometheus, {error}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except NOT_PROMETHEUS as error:
             raise AskError(
                 "No answer from Prometheus",
-                f"{self._shown} returns something other than JSON",
+                f"{self._shown} returns something else, {error}",
                 "Check what is at that URL",
             ) from None
         if answer.status == "error":
@@ -234,7 +226,7 @@ class Client:
         if status in (400, 422, 503):
             try:
                 return _failed(msgspec.json.decode(body, type=Answer))
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            except NOT_PROMETHEUS:
                 # The answer is not from Prometheus itself.
                 pass
         return AskError(
@@ -257,7 +249,7 @@ def _left_out(why: str) -> AskError:
     return AskError(
         "An answer from Prometheus was ignored",
         why,
-        FEWER,
+        "Select fewer GPUs with --match",
         whole=False,
     )
 
@@ -269,12 +261,7 @@ def _why(error: Exception) -> str:
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror
         cause = cause.__cause__ or cause.__context__
-    if isinstance(error, urllib3.exceptions.TimeoutError):
-        return "it does not answer"
-    is_protocol = isinstance(error, ProtocolError) and bool(error.args)
-    return (
-        str(error.args[-1] if is_protocol else error) or type(error).__name__
-    )
+    return str((type(error).__name__, *error.args)[-1])
 
 
 def _connect(server: PrometheusServer) -> urllib3.PoolManager:

@@ -6,19 +6,16 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from statistics import median
-from typing import TYPE_CHECKING
 
 from gputop.bench.results.statistics import robust_sigma
+from gputop.fleet.identities import target_of
+from gputop.fleet.model import Gpu
 from gputop.health import conditions
 from gputop.health import thresholds as t
 from gputop.health.findings import Finding, Severity, capitalized
 from gputop.schema.clock_events import CLOCK_EVENTS, gravest
 from gputop.text import cut, duration, percentage, visible
-
-if TYPE_CHECKING:
-    from gputop.fleet.model import Gpu
 
 LONGEST = 59
 """Most cells of a title."""
@@ -33,8 +30,9 @@ XID_RANKS = {
     62: 88,
     64: 86,
     74: 80,
+    **dict.fromkeys(conditions.PROGRAM_XIDS, 5),
 }
-OTHER_XID_RANK, PROGRAM_XID_RANK = 60, 5
+OTHER_XID_RANK = 60
 STATE_RANKS = {"lost": 99, "needs_reset": 98, "not_responding": 90}
 FEWEST_SECONDS, MOST_SECONDS = 45.0, 360.0
 """Seconds without a reading after which a GPU is stale: first if Prometheus has no recent reading,
@@ -73,7 +71,6 @@ class Known:
 
     present: Collection[str] = ()
     """Keys of GPUs with recent readings."""
-    targets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     down: Collection[tuple[str, str]] = ()
     """Job and instance of targets that cannot be scraped."""
     state: Mapping[str, str] = field(default_factory=dict)
@@ -89,11 +86,13 @@ class Known:
 def find(gpus: Iterable[Gpu], known: Known) -> tuple[Finding, ...]:
     """Return all findings, worst first. Equally bad ones are in the order of the GPUs."""
     by_key = {gpu.key: gpu for gpu in gpus}
-    fresh = [gpu for gpu in by_key.values() if not _is_stale(gpu, known)]
-    found = [
-        *chain.from_iterable(_faults(gpu, known) for gpu in by_key.values()),
-        *chain.from_iterable(_slowdowns(gpu, known) for gpu in fresh),
-    ]
+    fresh = []
+    found: list[Finding] = []
+    for gpu in by_key.values():
+        found += _faults(gpu, known)
+        if not _is_stale(gpu, known):
+            fresh.append(gpu)
+            found += _slowdowns(gpu, known)
     slowed = {
         e.device_uuid
         for e in found
@@ -118,9 +117,8 @@ def find(gpus: Iterable[Gpu], known: Known) -> tuple[Finding, ...]:
 
 def _is_stale(gpu: Gpu, known: Known) -> bool:
     """Return True if at least one scrape of the GPU failed."""
-    return gpu.is_older_than(
-        MOST_SECONDS if gpu.key in known.present else FEWEST_SECONDS
-    )
+    most = MOST_SECONDS if gpu.key in known.present else FEWEST_SECONDS
+    return gpu.age_seconds is None or gpu.age_seconds > most
 
 
 def _finding(
@@ -138,41 +136,39 @@ def _finding(
 
 def _faults(gpu: Gpu, known: Known) -> Iterator[Finding]:
     """Yield faults, or a stale GPU if no fault explains it."""
-    is_explained = False
-    program = gpu.xid in conditions.PROGRAM_XIDS
+    xid = gpu.xid
     # The gauge keeps an Xid forever. An Xid of a program counts for an hour.
-    if gpu.xid and not (program and known.xid_before.get(gpu.key) == gpu.xid):
-        is_explained = True
-        rank = XID_RANKS.get(gpu.xid, OTHER_XID_RANK)
+    if xid in conditions.PROGRAM_XIDS and known.xid_before.get(gpu.key) == xid:
+        xid = None
+    if xid:
         yield _finding(
             gpu,
             "xid",
-            conditions.xid_severity(gpu.xid),
-            conditions.xid_text(gpu.xid).what,
-            PROGRAM_XID_RANK if program else rank,
+            conditions.xid_severity(xid),
+            conditions.xid_text(xid).what,
+            XID_RANKS.get(xid, OTHER_XID_RANK),
         )
     state = known.state.get(gpu.key)
     # Only `gputop exporter` reports states other than ok.
     if state:
-        is_explained = True
         text = conditions.STATES.get(state) or visible(state, 40)
         yield _finding(
             gpu, "state", Severity.FAULT, text, STATE_RANKS.get(state, 50)
         )
-    if not is_explained and _is_stale(gpu, known):
+    if not xid and not state and _is_stale(gpu, known):
         yield _stale(gpu, known)
     yield from _memory_faults(gpu, known)
 
 
 def _stale(gpu: Gpu, known: Known) -> Finding:
-    down = known.targets.get(gpu.key) in known.down
+    down = target_of(gpu.labels) in known.down
     why = "its scrape fails" if down else "its series are gone"
-    if gpu.age_seconds is None:
-        return _finding(
-            gpu, "stale", Severity.STALE, f"No readings: {why}", 1e9
-        )
-    text = f"No readings for {duration(gpu.age_seconds)}: {why}"
-    return _finding(gpu, "stale", Severity.STALE, text, round(gpu.age_seconds))
+    rank, lasting = 1e9, ""
+    if gpu.age_seconds is not None:
+        rank = round(gpu.age_seconds)
+        lasting = f" for {duration(gpu.age_seconds)}"
+    text = f"No readings{lasting}: {why}"
+    return _finding(gpu, "stale", Severity.STALE, text, rank)
 
 
 def _memory_faults(gpu: Gpu, known: Known) -> Iterator[Finding]:
@@ -202,12 +198,14 @@ def _slowdowns(gpu: Gpu, known: Known) -> Iterator[Finding]:
     degrees = gpu.temperature_celsius or 0.0
     memory = gpu.memory_temperature_celsius or 0.0
     if slowdown is not None:
-        at = f", {degrees:.0f}°C" if slowdown.is_heat and degrees else ""
+        text = slowdown.fault
+        if slowdown.is_heat and degrees:
+            text = f"{text}, {degrees:.0f}°C"
         yield _finding(
             gpu,
             "thermal" if slowdown.is_heat else "slowdown",
             Severity.WARNING,
-            f"{slowdown.fault}{at}",
+            text,
             50 - CLOCK_EVENTS.index(slowdown),
         )
     elif degrees >= t.HOT:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from sys import intern
+from itertools import chain
+from typing import Any
 
 from gputop.fleet.model import Gpu
 
@@ -50,13 +51,15 @@ _IDENTITY = {
     "gpu_instance",
     "compute_instance",
     "__name__",
+    "exported_job",
+    "exported_instance",
 }
-"""Labels with a field of their own."""
+"""Labels with a field of their own, or of the exporter."""
 _SHOWN_NAMES = {
     "GPU_I_PROFILE": "mig_profile",
     "DCGM_FI_DRIVER_VERSION": "driver_version",
 }
-_POD_LABELS = ("pod", "namespace", "container")
+_POD_LABELS = {"pod", "namespace", "container"}
 _EXPORTED = "exported_"
 _EXPORTER = re.compile(r"(nvidia-)?dcgm-exporter|gputop")
 MOST_WORDS = 3
@@ -64,53 +67,24 @@ MOST_WORDS = 3
 MOST_CHARACTERS = 200
 
 
-class Identities:
-    """All GPUs of a fleet in order, without readings, and the key of the GPU of each series."""
-
-    def __init__(self, rows: Sequence[Labels] = ()) -> None:
-        self._aliases = {row.get("uuid", ""): _dcgm_key(row) for row in rows}
-        """DCGM's keys of MIG instances, by the UUID that `gputop exporter` reports."""
-        grouped: dict[str, list[Labels]] = defaultdict(list)
-        workloads = set()
-        for row in rows:
-            grouped[self.key_of(row)].append(row)
-            if "exported_pod" in row:
-                workloads.add(row.get("job"))
-        grouped.pop("", None)
-        gpus = [
-            _identity(key, some, workloads) for key, some in grouped.items()
-        ]
-        self.all: Mapping[str, Gpu] = {
-            gpu.key: gpu
-            for gpu in sorted(
-                _with_clusters(gpus),
-                key=lambda g: (
-                    natural_key(g.host),
-                    natural_key(g.index),
-                    g.key,
-                ),
-            )
-        }
-        self.label_names = _differing_labels(gpus)
-
-    def key_of(self, labels: Labels) -> str:
-        """Return the key of the GPU of a series; "" if it has none."""
-        own = labels.get("uuid", "")
-        uuid = labels.get("UUID") or self._aliases.get(own) or own
-        instance = labels.get("GPU_I_ID")
-        return f"{uuid}/{instance}" if uuid and instance else uuid
-
-
-def _dcgm_key(row: Labels) -> str:
-    """Return the key of a MIG instance from its GPU, or "". DCGM has no compute instances."""
-    is_known = row.get("compute_instance", "0") == "0" and row.get(
-        "gpu_instance"
+def identify(rows: Mapping[str, Sequence[Labels]]) -> list[Gpu]:
+    """Return the GPUs of a fleet in order, without readings, from the labels of each key."""
+    workloads = set()
+    for row in chain.from_iterable(rows.values()):
+        if "exported_pod" in row:
+            workloads.add(row.get("job"))
+    gpus = [_identity(key, some, workloads) for key, some in rows.items()]
+    return sorted(
+        _with_clusters(gpus),
+        key=lambda g: (natural_key(g.host), natural_key(g.index), g.key),
     )
-    return (
-        f"{row['parent']}/{row['gpu_instance']}"
-        if is_known and "parent" in row
-        else ""
-    )
+
+
+def key_of(labels: Labels) -> str:
+    """Return the key of the GPU of a series; "" if it has none."""
+    uuid = labels.get("UUID") or labels.get("uuid", "")
+    instance = labels.get("GPU_I_ID")
+    return f"{uuid}/{instance}" if uuid and instance else uuid
 
 
 def target_of(labels: Labels) -> tuple[str, str]:
@@ -123,18 +97,16 @@ def _first(row: Labels, *names: str) -> str:
     return next(filter(None, map(row.get, names)), None) or ""
 
 
-def _with_clusters(gpus: Sequence[Gpu]) -> list[Gpu]:
+def _with_clusters(gpus: Sequence[Gpu]) -> Iterator[Gpu]:
     """Prefix the names of hosts with their cluster if several clusters have the same name."""
     clusters: dict[str, set[str]] = defaultdict(set)
     for gpu in gpus:
         clusters[gpu.host].add(_first(gpu.labels, *_CLUSTERS))
-    named = []
     for gpu in gpus:
         cluster = _first(gpu.labels, *_CLUSTERS)
         is_double = cluster and len(clusters[gpu.host] - {""}) > 1
-        host = intern(f"{cluster}/{gpu.host}") if is_double else gpu.host
-        named.append(replace(gpu, host=host))
-    return named
+        host = f"{cluster}/{gpu.host}" if is_double else gpu.host
+        yield replace(gpu, host=host)
 
 
 def _identity(
@@ -143,11 +115,12 @@ def _identity(
     workloads: set[str | None],
 ) -> Gpu:
     """Return a GPU from its series. `gputop exporter` takes precedence over the other exporter."""
-    first = next((row for row in rows if not row.get("UUID")), rows[0])
+    first = min(rows, key=lambda row: bool(row.get("UUID")))
     address = first.get("instance", "")
     host = _first(first, *_HOSTS) or address.rpartition(":")[0] or address
     index = _first(first, "gpu", "index")
-    instance = _first(first, "GPU_I_ID", "mig_index")
+    if instance := _first(first, "GPU_I_ID", "mig_index"):
+        index = f"{index}:{instance}"
     values: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         for name, value in _labels_of(row, workloads).items():
@@ -160,17 +133,18 @@ def _identity(
     return Gpu(
         key=key,
         uuid=_first(first, "UUID", "uuid"),
-        host=intern(host[:MOST_CHARACTERS]),
-        index=f"{index}:{instance}" if instance else index,
-        name=intern(_first(first, "modelName", "name")[:MOST_CHARACTERS]),
+        host=host[:MOST_CHARACTERS],
+        index=index,
+        name=_first(first, "modelName", "name")[:MOST_CHARACTERS],
         labels=labels,
     )
 
 
 def _joined(words: list[str]) -> str:
     """Return the value of a label, or the first few of several values."""
-    more = ", …" if len(words) > MOST_WORDS else ""
-    return intern((", ".join(words[:MOST_WORDS]) + more)[:MOST_CHARACTERS])
+    if len(words) > MOST_WORDS:
+        words[MOST_WORDS:] = ["…"]
+    return ", ".join(words)[:MOST_CHARACTERS]
 
 
 def _labels_of(row: Labels, workloads: set[str | None]) -> dict[str, str]:
@@ -182,23 +156,20 @@ def _labels_of(row: Labels, workloads: set[str | None]) -> dict[str, str]:
     of_exporter = row.get("job") in workloads or _EXPORTER.match(
         row.get("pod", "")
     )
+    hidden = _IDENTITY | _POD_LABELS if of_exporter else _IDENTITY
     found = {
         _SHOWN_NAMES.get(name, name): value
         for name, value in row.items()
-        if value
-        and name not in _IDENTITY
-        and not name.startswith(_EXPORTED)
-        and not (of_exporter and name in _POD_LABELS)
+        if value and name not in hidden
     }
-    for name, value in row.items():
-        shown = name.removeprefix(_EXPORTED)
-        if value and shown not in (name, "job", "instance"):
-            found[shown] = value
+    for name in [*found]:
+        if name.startswith(_EXPORTED):
+            found[name.removeprefix(_EXPORTED)] = found.pop(name)
     return found
 
 
-def _differing_labels(gpus: Sequence[Gpu]) -> tuple[str, ...]:
-    """Return labels to group GPUs by. Labels of the most GPUs come first."""
+def labels_to_group_by(gpus: Sequence[Gpu]) -> tuple[str, ...]:
+    """Return labels that differ between GPUs. Labels of the most GPUs come first."""
     values: dict[str, Counter[str]] = defaultdict(Counter)
     for gpu in gpus:
         for name, value in gpu.labels.items():
@@ -212,8 +183,9 @@ def _differing_labels(gpus: Sequence[Gpu]) -> tuple[str, ...]:
 
 
 @lru_cache(1 << 16)
-def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
+def natural_key(text: str) -> tuple[Any, ...]:
     """Return a sort key for natural order: node2 before node10."""
     # int() rejects more than 4,300 digits.
-    parts = re.findall(r"([0-9]{1,4000})|([^0-9]+)", text)
-    return tuple((0, int(n), "") if n else (1, 0, word) for n, word in parts)
+    parts: list[Any] = re.split(r"([0-9]{1,4000})", text)
+    parts[1::2] = map(int, parts[1::2])
+    return tuple(parts)

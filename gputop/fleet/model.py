@@ -6,13 +6,15 @@ Readings have the names and units of `DeviceSample`. A reading that was not scra
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from gputop.agent.problem import Problem
 from gputop.health.findings import Finding, Severity
-from gputop.text import visible
+from gputop.text import percentage, quantity, visible
 
 
 @dataclass(
@@ -68,10 +70,6 @@ class Gpu:
         """Its host and index, such as `node7:3`, safe to show."""
         return visible(":".join(filter(None, (self.host, self.index))), 60)
 
-    def is_older_than(self, seconds: float) -> bool:
-        """Return True if its newest reading is older or missing."""
-        return self.age_seconds is None or self.age_seconds > seconds
-
     @property
     def memory_used_percent(self) -> float | None:
         """Memory in use, % of the total."""
@@ -116,7 +114,7 @@ class Fleet:
         return self.moment - self.read_at.get(reading, self.moment)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Totals:
     """Totals of a fleet, or of a part of it."""
 
@@ -134,27 +132,35 @@ class Totals:
 
 def totals(gpus: Sequence[Gpu], findings: Sequence[Finding]) -> Totals:
     """Return the totals of these GPUs and findings."""
-    watts = [
-        gpu.power_watts for gpu in devices(gpus) if gpu.power_watts is not None
-    ]
-    memory = [
-        (gpu.memory_used_bytes, gpu.memory_total_bytes)
-        for gpu in wholes(gpus)
-        if gpu.memory_used_bytes is not None
-        and gpu.memory_total_bytes is not None
-    ]
+    physical = devices(gpus)
     bad = {finding.device_uuid for finding in findings}
-    return Totals(
-        gpus=len(devices(gpus)),
+    found = Totals(
+        gpus=len(physical),
         instances=sum(gpu.is_instance for gpu in gpus),
         hosts=len({gpu.host for gpu in gpus}),
         models=len({gpu.name for gpu in gpus}),
-        power_watts=sum(watts) if watts else None,
-        memory_used_bytes=sum(used for used, _ in memory) if memory else None,
-        memory_total_bytes=sum(of for _, of in memory) if memory else None,
+        power_watts=None,
+        memory_used_bytes=None,
+        memory_total_bytes=None,
         gpus_with_findings=len({gpu.device for gpu in gpus if gpu.key in bad}),
         findings=Counter(finding.severity for finding in findings),
     )
+    whole = set()
+    for gpu in physical:
+        if not gpu.is_instance:
+            whole.add(gpu.device)
+        if gpu.power_watts is not None:
+            found.power_watts = (found.power_watts or 0.0) + gpu.power_watts
+    for gpu in gpus:
+        used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+        # A GPU's memory includes that of its instances.
+        is_counted = gpu.is_instance and gpu.device in whole
+        if used is not None and total is not None and not is_counted:
+            found.memory_used_bytes = (found.memory_used_bytes or 0.0) + used
+            found.memory_total_bytes = (
+                found.memory_total_bytes or 0.0
+            ) + total
+    return found
 
 
 def devices(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
@@ -171,9 +177,59 @@ def devices(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
     return [*found.values()]
 
 
-def wholes(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
-    """Leave out instances whose GPU is present, because its memory includes theirs."""
-    whole = {gpu.device for gpu in gpus if not gpu.is_instance}
-    return [
-        gpu for gpu in gpus if not gpu.is_instance or gpu.device not in whole
+UNKNOWN = -1
+"""Level of a GPU whose value is not scraped."""
+
+
+@dataclass(frozen=True)
+class MapMetric:
+    """A value of a GPU, and the edges between its levels, of which the lowest is 0."""
+
+    name: str
+    unit: str
+    edges: tuple[float, ...]
+    attribute: str
+    """Attribute of a GPU."""
+    of_device: bool = False
+    """True for a reading of the whole GPU. Each of its MIG instances reports the same value."""
+
+    def value(self, gpu: Gpu) -> float | None:
+        """Return the value of a GPU."""
+        value: float | None = getattr(gpu, self.attribute)
+        return value
+
+    def text(self, value: float | None) -> str:
+        """Return the value with its unit, in at most five cells."""
+        if self.unit == "%":
+            return percentage(value, "%")
+        return quantity(value, self.unit)
+
+    def level(self, gpu: Gpu) -> int:
+        """Return the level of a GPU."""
+        value = self.value(gpu)
+        return UNKNOWN if value is None else bisect_right(self.edges, value)
+
+
+SHARES = (5, 35, 65, 95)
+BUSY = MapMetric("busy", "%", SHARES, "gpu_utilization_percent")
+MEMORY = MapMetric("memory", "%", SHARES, "memory_used_percent")
+TEMPERATURE = MapMetric(
+    "temp", "°C", (40, 55, 70, 80), "temperature_celsius", of_device=True
+)
+POWER = MapMetric(
+    "power", "W", (150, 300, 500, 700), "power_watts", of_device=True
+)
+METRICS = (BUSY, MEMORY, TEMPERATURE, POWER)
+
+
+def median_of(gpus: Sequence[Gpu], metric: MapMetric) -> float | None:
+    """Return the median of the known values, or None if none is known.
+
+    A reading of a whole GPU counts once, not once per instance.
+    """
+    known = [
+        value
+        for gpu in (devices(gpus) if metric.of_device else gpus)
+        if (value := metric.value(gpu)) is not None
     ]
+    return median(known) if known else None

@@ -11,8 +11,7 @@ from rich.text import Text
 
 from gputop import __version__
 from gputop.agent.lines import to_plain
-from gputop.fleet.metrics import BUSY, median_of
-from gputop.fleet.model import Fleet, Gpu, totals
+from gputop.fleet.model import BUSY, Fleet, Gpu, median_of, totals
 from gputop.health.findings import Finding, Severity
 from gputop.output import pages
 from gputop.text import (
@@ -99,8 +98,9 @@ def _heading(
         pages.cell(visible(match, 200)),
         pages.simulated(is_so=fleet.simulated),
         pages.cell(moment(fleet.time, "%Y-%m-%d %H:%M:%S")),
-        pages.cell("" if fleet.fresh else "OLD", pages.LOUD_YELLOW),
     ]
+    if not fleet.fresh:
+        parts.append(pages.cell("OLD", pages.LOUD_YELLOW))
     return pages.joined(parts, width)
 
 
@@ -190,5 +190,5 @@ def _where(gpu: Gpu, many: int) -> str:
 
 def _about(gpu: Gpu) -> str:
     """Return the model and the labels for its place and its work."""
-    parts = [gpu.labels.get(name, "") for name in _LABELS]
-    return visible(" ".join(filter(None, (short_name(gpu.name), *parts))), 200)
+    parts = (short_name(gpu.name), *map(gpu.labels.get, _LABELS))
+    return visible(" ".join(filter(None, parts)), 200)

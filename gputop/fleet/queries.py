@@ -7,7 +7,7 @@ both kinds of exporters, which spell the label of the UUID differently.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from gputop.agent.units import ANY_NUMBER, Limits
@@ -42,26 +42,6 @@ class Query(NamedTuple):
     """Refreshes between two runs of this query."""
 
 
-def _select(
-    match: str,
-    metric: str,
-    more: str = "",
-    after: str = "",
-) -> str:
-    """Return a selector of the metric for matching GPUs."""
-    return f"{metric}{{{','.join(filter(None, (match, more)))}}}{after}"
-
-
-def _max_by_gpu(
-    metric: str,
-    expression: str,
-    more: str = "",
-) -> str:
-    """Return the greatest value of the expression for each GPU."""
-    names = "UUID,GPU_I_ID" if metric.startswith(DCGM) else "uuid"
-    return f"max by ({names}{more}) ({expression})"
-
-
 ALWAYS = (
     "gpu_utilization_percent",
     "memory_used_bytes",
@@ -92,10 +72,12 @@ LIMITS: Mapping[str, Limits] = {
     **{name: CATALOGUE[name].limits for name in (*ALWAYS, *RARELY)},
     "busy_mean": CATALOGUE["gpu_utilization_percent"].limits,
     "clock_event_reasons": ANY_NUMBER,
+    "xid": (1, 99_999),
     "xid_before": ANY_NUMBER,
     "simulated": ANY_NUMBER,
     "ecc_rise": ANY_NUMBER,
     "beat": TIMES,
+    "gone": TIMES,
 }
 """Plausible numbers of readings and other queries. Other numbers are ignored."""
 
@@ -141,12 +123,31 @@ MASKS = (
 INFO = "gputop_device_info"
 
 
+SELECTED = "{$match}"
+"""Selector of the series of matching GPUs. `_query` inserts the user's matchers."""
+
+
+def _query(name: str, match: str, text: str, every: int = 1) -> Query:
+    # PromQL permits a comma after the last matcher.
+    return Query(name, text.replace("$match", match), every)
+
+
+def _max_by_gpu(expression: str, more: str = "") -> str:
+    """Return the greatest value of the expression for each GPU."""
+    names = "UUID,GPU_I_ID" if DCGM in expression else "uuid"
+    return f"max by ({names}{more}) ({expression})"
+
+
+def _first_of(expressions: Iterable[str]) -> str:
+    return " or ".join(map(_max_by_gpu, expressions))
+
+
 def names_of(match: str) -> Query:
     """Return the query for all labels of present GPUs."""
-    dcgm = _select(match, "", f'__name__=~"{"|".join((*BEATS, XID))}"')
-    ours = _select(match, INFO)
+    dcgm = f'{{__name__=~"{"|".join((*BEATS, XID))}",$match}}'
+    ours = f"{INFO}{SELECTED}"
     text = f"max without({UNTOLD}) ({dcgm}) or max without({UNTOLD}) ({ours})"
-    return Query("names", text, SELDOM)
+    return _query("names", match, text, SELDOM)
 
 
 def gone_of(match: str) -> Query:
@@ -156,14 +157,12 @@ def gone_of(match: str) -> Query:
     """
 
     def last(metric: str) -> str:
-        return f"max without({UNTOLD}) (max_over_time(timestamp({_select(match, metric)}){GONE}))"
+        return f"max without({UNTOLD}) (max_over_time(timestamp({metric}{SELECTED}){GONE}))"
 
-    alive = " or ".join(_select(match, name) for name in BEATS)
-    dcgm = f"{last(BEATS[0])} unless on (UUID,GPU_I_ID) ({alive})"
-    return Query(
-        "gone",
-        f"({dcgm}) or ({last(INFO)} unless on (uuid) {_select(match, INFO)})",
-    )
+    alive = f"{SELECTED} or ".join(BEATS)
+    dcgm = f"{last(BEATS[0])} unless on (UUID,GPU_I_ID) ({alive}{SELECTED})"
+    ours = f"{last(INFO)} unless on (uuid) {INFO}{SELECTED}"
+    return _query("gone", match, f"({dcgm}) or ({ours})")
 
 
 CLOCK = Query("clock", "vector(time())")
@@ -175,91 +174,74 @@ By default, VictoriaMetrics evaluates a time 30 s in the past; see `fleet.builde
 
 def values_of(match: str) -> list[Query]:
     """Return the queries for the readings of all GPUs, the most urgent first."""
-    beat = []
-    for name in (*BEATS, INFO):
-        beat.append(_max_by_gpu(name, f"timestamp({_select(match, name)})"))
-    states = _select(match, f"{OWN}device_state", 'state!="ok"')
+    times = [f"timestamp({name}{SELECTED})" for name in (*BEATS, INFO)]
+    state = _max_by_gpu(f'{OWN}device_state{{state!="ok",$match}}', ",state")
+    down = f"max by (job,instance) (up{SELECTED}) == 0"
     found = [
-        Query("beat", " or ".join(beat)),
-        Query("xid", " or ".join(_xid(match))),
-        Query("state", f"{_max_by_gpu(OWN, states, ',state')} == 1"),
-        Query("down", f"max by (job,instance) ({_select(match, 'up')}) == 0"),
+        _query("beat", match, _first_of(times)),
+        _query("xid", match, _XIDS),
+        _query("state", match, f"{state} == 1"),
+        _query("down", match, down),
     ]
     for name in READ_AS:
-        found.append(Query(name, _reading(match, name), EVERY[name]))
-    found.append(Query("clock_event_reasons", " or ".join(_mask(match))))
-    return [*found, *_over_time(match)]
+        found.append(_query(name, match, _reading(name), EVERY[name]))
+    found.append(_query("clock_event_reasons", match, _clock_event_mask()))
+    for name, text in _over_time():
+        found.append(_query(name, match, text, SELDOM))
+    return found
 
 
-def _reading(match: str, name: str) -> str:
+_LAST_XID = _max_by_gpu(f"{OWN}xid_last_timestamp_seconds{SELECTED}", ",code")
+_XIDS = (
+    f"{_max_by_gpu(f'{XID}{SELECTED} > 0')} or "
+    f"topk by (uuid) (1, {_LAST_XID} > time() - {t.XID_SECONDS:.0f})"
+)
+"""Xids. gputop's have the code in a label, and the time. DCGM's is the last Xid, without a time."""
+
+
+def _reading(name: str) -> str:
     some = []
     for m in READ_AS[name]:
-        expression = _max_by_gpu(m.name, _select(match, m.name))
+        expression = _max_by_gpu(f"{m.name}{SELECTED}")
         some.append(f"{m.factor:.12g} * {expression}")
     if name == "memory_total_bytes":
         # FB_TOTAL is not a default counter.
-        parts = []
-        for part in ("USED", "FREE", "RESERVED"):
-            metric = f"{DCGM}DEV_FB_{part}"
-            parts.append(_max_by_gpu(metric, _select(match, metric)))
-        used, free, reserved = parts
+        used = _max_by_gpu(f"DCGM_FI_DEV_FB_USED{SELECTED}")
+        free = _max_by_gpu(f"DCGM_FI_DEV_FB_FREE{SELECTED}")
+        reserved = _max_by_gpu(f"DCGM_FI_DEV_FB_RESERVED{SELECTED}")
         some.append(
             f"{1 << 20} * ({used} + {free} + ({reserved} or 0 * {used}))"
         )
     return " or ".join(some)
 
 
-def _xid(match: str) -> Iterator[str]:
-    """Yield expressions for Xids. gputop's have time and code. DCGM's is the last Xid, without a
-    time."""
-    yield _max_by_gpu(XID, f"{_select(match, XID)} > 0")
-    last = f"{OWN}xid_last_timestamp_seconds"
-    yield f"{_max_by_gpu(last, _select(match, last), ',code')} > time() - {t.XID_SECONDS:.0f}"
-
-
-def _mask(match: str) -> Iterator[str]:
-    for name in MASKS:
-        yield _max_by_gpu(name, _select(match, name))
-    ours = f"{OWN}clock_event_active"
+def _clock_event_mask() -> str:
     each = []
     for reason, bit in CLOCK_EVENT_BITS.items():
-        selected = _select(match, ours, f'reason="{reason}"')
-        each.append(f"{bit} * {_max_by_gpu(ours, selected, ',reason')}")
-    yield f"sum by (uuid) ({' or '.join(each)})"
+        ours = f'{OWN}clock_event_active{{reason="{reason}",$match}}'
+        each.append(f"{bit} * {_max_by_gpu(ours, ',reason')}")
+    dcgm = _first_of(f"{name}{SELECTED}" for name in MASKS)
+    return f"{dcgm} or sum by (uuid) ({' or '.join(each)})"
 
 
-def _over_time(match: str) -> Iterator[Query]:
+def _over_time() -> Iterator[tuple[str, str]]:
     """Yield queries over a window. Most answers are short."""
-    window = f"[{t.IDLE_SECONDS:.0f}s]"
-    mean = []
+    window = f"{t.IDLE_SECONDS:.0f}s"
+    means = []
     for m in READ_AS["gpu_utilization_percent"]:
-        over = _max_by_gpu(
-            m.name, f"avg_over_time({_select(match, m.name, after=window)})"
-        )
-        mean.append(
-            f"({m.factor:.12g} * {over} and {_covered(match, m.name)})"
-        )
-    yield Query("busy_mean", " or ".join(mean), SELDOM)
-    rise = []
+        mean = _max_by_gpu(f"avg_over_time({m.name}{SELECTED}[{window}])")
+        # A mean around an outage proves nothing, so each step must have a
+        # recent sample. This works for scrape intervals up to a minute.
+        recent = f"(time() - timestamp({m.name}{SELECTED}) < {GAP_SECONDS})"
+        steps = f"count_over_time({recent}[{window}:{STEP_SECONDS}s])"
+        least = int(t.IDLE_SECONDS // STEP_SECONDS)
+        covered = _max_by_gpu(f"{steps} >= {least}")
+        means.append(f"({m.factor:.12g} * {mean} and {covered})")
+    yield "busy_mean", " or ".join(means)
+    rises = []
     for m in READ_AS["ecc_uncorrected"]:
-        over = f"increase({_select(match, m.name, after=f'[{LATELY}]')})"
-        rise.append(f"({_max_by_gpu(m.name, over)} > 0)")
-    yield Query("ecc_rise", " or ".join(rise), SELDOM)
-    before = _max_by_gpu(XID, _select(match, XID, after=f" offset {LATELY}"))
-    yield Query("xid_before", f"{before} > 0", SELDOM)
-    made_up = _select(match, f"{OWN}info", 'source="simulated"')
-    yield Query("simulated", f"max({made_up})", SELDOM)
-
-
-def _covered(match: str, metric: str) -> str:
-    """Return a query for GPUs that were scraped during the whole window of the mean.
-
-    Each step must have a recent sample, because a mean around an outage proves nothing. This works
-    for scrape intervals up to a minute.
-    """
-    recent = f"(time() - timestamp({_select(match, metric)}) < {GAP_SECONDS})"
-    steps = int(t.IDLE_SECONDS // STEP_SECONDS)
-    counted = (
-        f"count_over_time({recent}[{t.IDLE_SECONDS:.0f}s:{STEP_SECONDS}s])"
-    )
-    return _max_by_gpu(metric, f"{counted} >= {steps}")
+        rises.append(f"increase({m.name}{SELECTED}[{LATELY}]) > 0")
+    yield "ecc_rise", _first_of(rises)
+    before = f"{XID}{SELECTED} offset {LATELY}"
+    yield "xid_before", f"{_max_by_gpu(before)} > 0"
+    yield "simulated", f'max({OWN}info{{source="simulated",$match}})'

@@ -8,32 +8,23 @@ import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from gputop.agent.problem import Problem, ProblemError
-from gputop.agent.process_limit import (
-    process_limit_problem,
-    says_process_limit,
-)
 from gputop.agent.threads import call_in_thread
 from gputop.fleet.builder import FleetBuilder, moment_of
-from gputop.fleet.client import AWAY, LATER, SECONDS, AskError, Client
+from gputop.fleet.client import SECONDS, AskError, Client
 from gputop.fleet.model import Fleet
 from gputop.fleet.queries import CLOCK, Query, gone_of, names_of, values_of
+from gputop.fleet.server import PrometheusServer
 from gputop.text import visible
-
-if TYPE_CHECKING:
-    from gputop.fleet.server import PrometheusServer
 
 REFRESH_SECONDS = 20.0
 """Most seconds for all answers of one refresh."""
 MOST_PROBLEMS = 5
-GRACE_SECONDS = 5.0
-"""Seconds after the time limits of a refresh before the reader is told that it failed."""
 
 
 class Refresher:
-    """Refreshes a fleet: sends the due queries and builds a fleet from the answers. Never raises.
+    """Refreshes a fleet: sends the due queries and builds a fleet from the answers.
 
     All queries of a refresh are evaluated for the same moment, so that the readings of a GPU are
     consistent. For one thread at a time.
@@ -57,16 +48,14 @@ class Refresher:
         try:
             self._ask_all(began + self._seconds)
             fleet = self.builder.build(self._problems())
-        except Exception as error:  # noqa: BLE001 - the screen shows it, and goes on
-            return self.outdated(*self._problems(_problem(error)))
+        except ProblemError as error:
+            # Without any answer yet, the fleet is empty.
+            last = self._last or Fleet(time=time.time())
+            problems = self._problems(error.problem)
+            return replace(last, problems=problems, fresh=False)
         self._turn += 1
         self._last = replace(fleet, took_seconds=time.monotonic() - began)
         return self._last
-
-    def outdated(self, *problems: Problem) -> Fleet:
-        """Return the last fleet, if any, with the reasons why it is not newer."""
-        last = self._last or Fleet(time=time.time())
-        return replace(last, problems=problems, fresh=False)
 
     def _problems(self, *others: Problem) -> tuple[Problem, ...]:
         """Return the problems without duplicates, up to a limit."""
@@ -75,25 +64,27 @@ class Refresher:
 
     def _ask_all(self, deadline: float) -> None:
         """Send the due queries: all of them the first time, labels before numbers."""
-        if not self.builder.identities.all:
+        if not self.builder.gpus:
             self._turn = 0
-        self.client.load_credentials()
         # The clocks of this machine and of the server may differ.
         clock = self.client.ask(
             CLOCK.text, seconds=deadline - time.monotonic()
         )
         self.builder.moment = moment_of(clock.data.result)
-        gone = [gone_of(self._match)] if self._turn == 0 else []
-        for query in (names_of(self._match), *gone, *values_of(self._match)):
+        if self._turn == 0:
+            self._ask(gone_of(self._match), deadline)
+        for query in (names_of(self._match), *values_of(self._match)):
             if self._turn % query.every == 0:
-                self._ask(query, deadline - time.monotonic())
+                self._ask(query, deadline)
 
-    def _ask(self, query: Query, seconds: float) -> None:
+    def _ask(self, query: Query, deadline: float) -> None:
         """Send one query. A failure becomes a problem, and the other queries continue."""
         problems = []
         try:
             answer = self.client.ask(
-                query.text, self.builder.moment.at, seconds
+                query.text,
+                self.builder.moment.at,
+                deadline - time.monotonic(),
             )
             self.builder.add_answer(query.name, answer.data.result)
             for warning in answer.warnings[:MOST_PROBLEMS]:
@@ -111,18 +102,6 @@ class Refresher:
         self._problems_by_query[query.name] = problems
 
 
-def _problem(error: Exception) -> Problem:
-    if isinstance(error, ProblemError):
-        return error.problem
-    if says_process_limit(error):
-        return process_limit_problem(AWAY)
-    return Problem(
-        "Internal error of gputop",
-        visible(f"{type(error).__name__}: {error}", 160),
-        "Please report it",
-    )
-
-
 class FleetWatch:
     """Watch of a fleet for one reader. Each refresh has its own thread, because it may hang."""
 
@@ -137,7 +116,6 @@ class FleetWatch:
     ) -> None:
         """Allow `seconds` for one answer and `refresh_seconds` for all answers of a refresh."""
         self._interval = interval
-        self._patience = refresh_seconds + GRACE_SECONDS
         self._refresher = Refresher(
             Client(server, seconds), match, refresh_seconds
         )
@@ -152,16 +130,8 @@ class FleetWatch:
             while True:
                 began = time.monotonic()
                 self._wanted.clear()
-                refresh = asyncio.wrap_future(
-                    call_in_thread(self._refresher.refresh)
-                )
-                while not (
-                    await asyncio.wait([refresh], timeout=self._patience)
-                )[0]:
-                    # Name resolution can outlast all time limits.
-                    why = f"no answer for {time.monotonic() - began:.0f} s"
-                    yield self._refresher.outdated(Problem(AWAY, why, LATER))
-                yield refresh.result()
+                refresh = call_in_thread(self._refresher.refresh)
+                yield await asyncio.wrap_future(refresh)
                 left = began + self._interval - time.monotonic()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wanted.wait(), max(0.0, left))

@@ -33,8 +33,8 @@ def test_a_url(text: str, url: str) -> None:
         ("http://", "is not the URL"),
         ("http://a:99999999", "is not the URL"),
         ("http://[::1", "is not the URL"),
-        ("http://a/graph?q=1", "ends before"),
-        ("http://a/#x", "ends before"),
+        ("http://a/graph?q=1", "without ? and #"),
+        ("http://a/#x", "without ? and #"),
         ("", "is not the URL"),
         ("x" * 160, "is not the URL"),
     ],
@@ -77,16 +77,17 @@ def test_who_one_is(
     netrc = Path("netrc")
     netrc.write_text("machine a login ada password x\n")
     netrc.chmod(0o600)
-    assert PrometheusServer.from_environment("http://a:9090", environment).authorization() == header
+    server = PrometheusServer.from_environment("http://a:9090", environment)
+    assert server.request_headers().get("Authorization") == header
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"two\nlines\xff", b"a\nb", b"x" * 70_000, None])
+@pytest.mark.parametrize("content", [b"", b"\n", b"two\nlines\xff", b"a\nb", None])
 def test_a_token_that_cannot_be_used(content: bytes | None, tmp_path: Path) -> None:
     file = tmp_path / "token"
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(ProblemError) as failed:
-        PrometheusServer("http://a", token_file=file).authorization()
+        PrometheusServer("http://a", token_file=file).request_headers()
     assert str(file) in str(failed.value)
     assert "two" not in str(failed.value)
 
@@ -97,7 +98,7 @@ def test_a_broken_netrc_is_not_quoted(tmp_path: Path, monkeypatch: pytest.Monkey
     file.chmod(0o600)
     monkeypatch.setenv("NETRC", str(file))
     with pytest.raises(ProblemError, match="it cannot be read") as failed:
-        PrometheusServer("http://a").authorization()
+        PrometheusServer("http://a").request_headers()
     assert "s3cret" not in str(failed.value)
 
 

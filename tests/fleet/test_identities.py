@@ -1,18 +1,23 @@
 """Who and where a GPU is, by the labels of either exporter."""
 
-from gputop.fleet.identities import Identities, target_of
+from collections import defaultdict
+
+from gputop.fleet.identities import Labels, identify, key_of, labels_to_group_by, target_of
+from gputop.fleet.model import Gpu
 from tests.prometheus import labels, uuid
 
 
-def only(*rows: dict[str, str]) -> Identities:
-    found = Identities(rows)
-    assert len(found.all) == 1, found.all
-    return found
+def identified(*rows: dict[str, str]) -> dict[str, Gpu]:
+    """Return the GPUs of these series, in order, by their keys."""
+    by_key: dict[str, list[Labels]] = defaultdict(list)
+    for row in rows:
+        by_key[key_of(row)].append(row)
+    return {gpu.key: gpu for gpu in identify(by_key)}
 
 
 def test_labels_of_dcgm_exporter() -> None:
     row = labels(11, cluster="a", DCGM_FI_DRIVER_VERSION="580.95")
-    (place,) = only(row).all.values()
+    (place,) = identified(row).values()
     assert (place.key, place.uuid) == (uuid(11), uuid(11))
     assert (place.host, place.index, place.name) == ("node1", "3", "NVIDIA H100 80GB HBM3")
     assert place.labels == {
@@ -28,47 +33,43 @@ def test_the_host_of_a_newer_dcgm_exporter() -> None:
     old = labels(11)
     new = {name: value for name, value in old.items() if name != "Hostname"}
     new |= {"hostname": "node1", "instance": "10.0.0.7:9400"}
-    (place,) = only(new).all.values()
+    (place,) = identified(new).values()
     assert place.host == "node1"
     assert place.labels == {"instance": "10.0.0.7:9400", "job": "dcgm"}
-    assert only(old, new).all.keys() == {uuid(11)}, "while some hosts are not yet updated"
+    assert identified(old, new).keys() == {uuid(11)}, "while some hosts are not yet updated"
 
 
 def test_both_exporters_of_one_gpu_are_one() -> None:
     ours = {"uuid": uuid(3), "index": "3", "name": "H100", "host": "n0", "job": "gputop"}
-    found = only(labels(3, rack="r1"), ours | {"instance": "n0:9835"})
-    (place,) = found.all.values()
+    (place,) = identified(labels(3, rack="r1"), ours | {"instance": "n0:9835"}).values()
     assert (place.host, place.name) == ("n0", "H100")
     assert place.labels["rack"] == "r1"
     assert target_of(place.labels) == ("gputop", "n0:9835")
-    assert found.key_of({"UUID": uuid(3)}) == found.key_of({"uuid": uuid(3)}) == uuid(3)
 
 
-def test_a_mig_instance_is_one_under_either_name() -> None:
+def test_a_mig_instance_has_its_number_on_its_gpu() -> None:
     dcgm = labels(3, GPU_I_ID="7", GPU_I_PROFILE="1g.10gb")
-    ours = {"uuid": "MIG-x", "parent": uuid(3), "gpu_instance": "7", "mig_index": "0", "index": "3"}
-    (place,) = only(dcgm, {**ours, "name": "H100", "host": "node0"}).all.values()
-    assert place.key == f"{uuid(3)}/7"
-    assert place.index == "3:0"
-    assert place.labels["mig_profile"] == "1g.10gb"
-    other = {**ours, "uuid": "MIG-y", "compute_instance": "1", "host": "node0"}
-    assert set(Identities([labels(3), dcgm, other]).all) == {uuid(3), f"{uuid(3)}/7", "MIG-y"}
+    ours = {"uuid": "MIG-x", "parent": uuid(3), "mig_index": "0", "index": "3", "host": "node0"}
+    own, theirs = identified(dcgm, ours).values()
+    assert (own.key, own.index) == ("MIG-x", "3:0")
+    assert (theirs.key, theirs.index) == (f"{uuid(3)}/7", "3:7")
+    assert theirs.labels["mig_profile"] == "1g.10gb"
+    assert own.device == theirs.device
 
 
 def test_one_uuid_under_two_names_of_its_host_is_one_gpu() -> None:
     """A new pod of dcgm-exporter has another hostname, and the series of the old one stay."""
-    found = Identities([labels(3), labels(3, Hostname="dcgm-exporter-x7k2p"), {"host": "a"}])
-    assert [place.key for place in found.all.values()] == [uuid(3)]
+    assert [*identified(labels(3), labels(3, Hostname="dcgm-exporter-x7k2p"))] == [uuid(3)]
 
 
 def test_hosts_of_one_name_are_with_clusters_by_their_clusters() -> None:
     rows = [labels(0, cluster="east"), labels(8, Hostname="node0", cluster="west"), labels(1)]
-    found = Identities(rows)
-    assert [place.host for place in found.all.values()] == ["east/node0", "node0", "west/node0"]
-    more = Identities([*rows, labels(2, cluster="east")])
-    assert [place.host for place in more.all.values()].count("east/node0") == 2
-    fewer = Identities(rows[:1])
-    assert [place.host for place in fewer.all.values()] == ["node0"]
+    found = identified(*rows)
+    assert [place.host for place in found.values()] == ["east/node0", "node0", "west/node0"]
+    more = identified(*rows, labels(2, cluster="east"))
+    assert [place.host for place in more.values()].count("east/node0") == 2
+    fewer = identified(rows[0])
+    assert [place.host for place in fewer.values()] == ["node0"]
 
 
 def test_the_pod_is_the_one_that_uses_the_gpu() -> None:
@@ -78,7 +79,7 @@ def test_the_pod_is_the_one_that_uses_the_gpu() -> None:
     free = labels(1, **exporter)
     renamed = labels(2, pod="metrics-abcde", namespace="gpu-operator")
     honoured = labels(3, pod="train-1", namespace="ml", job="other")
-    found = Identities([used, free, renamed, honoured]).all
+    found = identified(used, free, renamed, honoured)
     assert found[uuid(0)].labels["pod"] == "train-0"
     assert found[uuid(0)].labels["namespace"] == "ml"
     assert "pod" not in found[uuid(1)].labels
@@ -89,8 +90,8 @@ def test_the_pod_is_the_one_that_uses_the_gpu() -> None:
 def test_order_and_what_can_be_grouped_by() -> None:
     rows = [labels(n, rack=f"r{n // 16}", zone="z") for n in (80, 7, 16, 8)]
     rows.append({**labels(1, pod="a"), "job": "other"})
-    found = Identities(rows)
-    places = [(place.host, place.index) for place in found.all.values()]
+    found = identified(*rows)
+    places = [(place.host, place.index) for place in found.values()]
     assert places == [
         ("node0", "1"),
         ("node0", "7"),
@@ -98,4 +99,4 @@ def test_order_and_what_can_be_grouped_by() -> None:
         ("node2", "0"),
         ("node10", "0"),
     ]
-    assert found.label_names == ("instance", "job", "rack", "zone", "pod")
+    assert labels_to_group_by([*found.values()]) == ("instance", "job", "rack", "zone", "pod")

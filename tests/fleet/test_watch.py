@@ -98,7 +98,7 @@ def test_both_exporters_and_what_only_one_of_them_says() -> None:
             clock_event_reasons=[({"UUID": uuid(0)}, 64), ({"uuid": uuid(1)}, 5)],
             xid=[
                 ({"uuid": uuid(1), "code": "79"}, NOW),
-                ({"uuid": uuid(1), "code": "31"}, NOW - 9),
+                ({"UUID": uuid(1)}, 31),
                 ({"uuid": uuid(1), "code": "x"}, NOW + 9),
             ],
             state=[({"uuid": uuid(0), "state": "needs_reset"}, 1)],
@@ -124,7 +124,7 @@ def test_what_is_no_number_is_missing_and_what_is_strange_is_inert() -> None:
         ({}, 7),
         ({"UUID": "GPU-nobody-knows"}, 8),
     ]
-    names = [(labels(n, pod=strange, job="other"), 1) for n in range(5)]
+    names = [({"host": "a"}, 1), *((labels(n, pod=strange, job="other"), 1) for n in range(5))]
     used = [({"UUID": uuid(n)}, 800 << 30 if n == 4 else 1) for n in range(5)]
     fleet = asked(Site(5, names=names, temperature_celsius=rows, memory_used_bytes=used))
     assert [gpu.temperature_celsius for gpu in fleet.gpus] == [None, None, None, None, 5]

@@ -10,8 +10,7 @@ import pytest
 
 from gputop.agent.device import GPM_READINGS
 from gputop.agent.snapshot import Host, Sample
-from gputop.fleet.metrics import BUSY, MEMORY
-from gputop.fleet.model import Gpu
+from gputop.fleet.model import BUSY, MEMORY, Gpu
 from gputop.fleet.screens import panels
 from gputop.fleet.screens.state import FleetState
 from gputop.health.findings import Evidence

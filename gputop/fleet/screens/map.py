@@ -5,15 +5,16 @@ Each group is a tile: its name and figures, and next to them its GPUs in rows of
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from rich.style import Style
+from textual.events import Click
 from textual.geometry import Size
 
-from gputop.fleet.metrics import median_of
-from gputop.fleet.model import Gpu
+from gputop.fleet.model import Gpu, median_of
 from gputop.fleet.screens.state import HOST, FleetState, GpuGroup, group_gpus
 from gputop.health.findings import Severity
 from gputop.text import ABSENT, visible
@@ -27,7 +28,7 @@ from gputop.ui.drawing.cells import (
     paragraph,
     spread,
 )
-from gputop.ui.drawing.live import LiveView
+from gputop.ui.drawing.live import LiveView, Wheel
 from gputop.ui.drawing.palette import (
     ACCENT,
     DIM,
@@ -38,11 +39,7 @@ from gputop.ui.drawing.palette import (
     TEXT,
     WARN,
 )
-
-if TYPE_CHECKING:
-    from textual.events import Click
-
-    from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.app import GputopApp
 
 SIGNS = {
     Severity.FAULT: Span("!", FAULT),
@@ -57,10 +54,10 @@ _REVERSE = Style(reverse=True)
 MARGIN, GAP = 1, 2
 PAGES = 2
 """Pages that a map may have before larger groups are used."""
-ROWS_OF_GPUS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-"""Row lengths to try. In rows of whole hosts, every host begins at the same column."""
-LONGEST_NAME, LONGEST_INDEX = 18, 4
-"""Most cells of a group's name, and of a GPU's index on its host."""
+ROW_LENGTHS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Lengths of rows. In rows of whole hosts, every host begins at the same column."""
+LONGEST_NAME = 18
+"""Most cells of a group's name."""
 FIGURES, VALUE = 17, 5
 """Cells for the figures of a group (number of GPUs, median, problems), and for a value."""
 
@@ -74,55 +71,37 @@ class Spot(NamedTuple):
 
 
 class MapLayout:
-    """Places of all groups and GPUs: the lowest layout and, of equal ones, the longest rows."""
+    """Places of all groups and GPUs. Each row of a group has as many GPUs as fit."""
 
-    def __init__(
-        self,
-        groups: Sequence[GpuGroup],
-        cell_width: int,
-        width: int,
-    ) -> None:
+    def __init__(self, groups: Sequence[GpuGroup], width: int) -> None:
         self.groups = groups
-        self.cell = cell_width
         longest = max((len(group.name) for group in groups), default=0)
         self.name = max(4, min(LONGEST_NAME, longest))
         self.label = self.name + FIGURES
         largest = max((len(group.gpus) for group in groups), default=1)
-        room = max(1, (width - MARGIN - self.label) // cell_width)
-        tried = []
-        for across in {min(number, room, largest) for number in ROWS_OF_GPUS}:
-            tile = self.label + across * cell_width + GAP
-            columns = max(1, (width - MARGIN + GAP) // tile)
-            tops = [0]
-            for first in range(0, len(groups), columns):
-                sizes = [
-                    len(group.gpus)
-                    for group in groups[first : first + columns]
-                ]
-                tops.append(tops[-1] - -max(sizes) // across)
-            tried.append((tops[-1], -across, columns, tops))
-        self.height, across, columns, tops = min(tried)
-        self.rows: list[list[Spot]] = [[] for _ in range(self.height)]
-        self.names: list[list[tuple[int, GpuGroup]]] = [
-            [] for _ in range(self.height)
-        ]
+        room = max(1, min(largest, width - MARGIN - self.label))
+        across = max(length for length in ROW_LENGTHS if length <= room)
+        tile = self.label + across + GAP
+        columns = max(1, (width - MARGIN + GAP) // tile)
+        self.rows: dict[int, list[Spot]] = defaultdict(list)
+        self.names: dict[int, list[tuple[int, GpuGroup]]] = defaultdict(list)
         self.places: dict[str, Spot] = {}
+        self.height = 0
         for number, group in enumerate(groups):
-            x = MARGIN + number % columns * (
-                self.label - across * cell_width + GAP
-            )
-            y = tops[number // columns]
-            self.names[y].append((x, group))
+            column = number % columns
+            if column == 0:
+                top = self.height
+            self.names[top].append((MARGIN + column * tile, group))
             for place, gpu in enumerate(group.gpus):
-                line, column = divmod(place, -across)
-                spot = Spot(
-                    y + line, x + self.label + column * cell_width, gpu
-                )
+                line, cell = divmod(place, across)
+                x = MARGIN + column * tile + self.label + cell
+                spot = Spot(top + line, x, gpu)
                 self.rows[spot.y].append(spot)
                 self.places[gpu.key] = spot
+            self.height = max(self.height, spot.y + 1)
 
 
-class MapView(LiveView):
+class MapView(Wheel, LiveView):
     """A scrolled window over the map, with the cursor."""
 
     DEFAULT_CSS = "MapView { overflow-y: scroll; scrollbar-size-vertical: 0; }"
@@ -130,14 +109,11 @@ class MapView(LiveView):
     def __init__(self, state: FleetState) -> None:
         super().__init__(id="map")
         self._state = state
-        self._index_cells = 1
         self.by = HOST
         """Label that the GPUs are grouped by."""
-        self.map = MapLayout([], 1, 1)
+        self.map = MapLayout([], 1)
         self._laid_out: object = None
         """GPUs, label and size of the current layout."""
-        self._seen: object = None
-        """Place of the cursor at the last scroll to it."""
 
     def lay_out(self) -> None:
         """Lay out the map with the smallest groups that make it short enough."""
@@ -153,22 +129,10 @@ class MapView(LiveView):
             # As many groups as hosts are only a different name for the hosts.
             fewer = groups[-1].name and len(groups) < state.totals.hosts
             if state.by or by == HOST or fewer:
-                made = self._arrange(groups, width, height - 1)
+                made = MapLayout(groups, width)
                 over = max(0, made.height - PAGES * (height - 1))
                 tried.append((over, -len(groups), by, made))
         *_, self.by, self.map = min(tried, key=lambda each: each[:3])
-
-    def _arrange(
-        self,
-        groups: list[GpuGroup],
-        width: int,
-        room: int,
-    ) -> MapLayout:
-        """Return the layout with the value of each GPU if it fits, else with one cell per GPU."""
-        longest = max(len(gpu.index) for gpu in self._state.gpus)
-        self._index_cells = min(LONGEST_INDEX, longest)
-        made = MapLayout(groups, self._index_cells + VALUE + 3, width)
-        return made if made.height <= room else MapLayout(groups, 1, width)
 
     def action_move(self, step: int) -> None:
         """Move the cursor by that many rows. Beyond the edge, move to the last GPU."""
@@ -196,12 +160,8 @@ class MapView(LiveView):
         self.action_move(step * max(1, self.size.height - 2))
 
     def on_click(self, event: Click) -> None:
-        for spot in self.map.places.values():
-            x = event.x - spot.x
-            if (
-                spot.y == event.y - 1 + self.scroll_offset.y
-                and 0 <= x < self.map.cell
-            ):
+        for spot in self.map.rows[event.y - 1 + self.scroll_offset.y]:
+            if spot.x == event.x:
                 self._state.move_to(spot.gpu)
 
     def draw(self, width: int, height: int) -> list[Row]:
@@ -212,10 +172,8 @@ class MapView(LiveView):
         y = self.map.places[state.cursor.key].y
         room = height - 1
         self.virtual_size = Size(width, self.map.height + 1)
-        if self._seen != (state.cursor.key, y):
-            self._seen = state.cursor.key, y
-            first = max(y - room + 1, min(self.scroll_offset.y, y))
-            self.scroll_to(y=first, animate=False)
+        first = max(y - room + 1, min(self.scroll_offset.y, y))
+        self.scroll_to(y=first, animate=False)
         shown = range(self.scroll_offset.y, self.map.height)[:room]
         rows = [self._row(y) for y in shown]
         return [
@@ -231,7 +189,7 @@ class MapView(LiveView):
             for x, group in self.map.names[y]
         ]
         for spot in self.map.rows[y]:
-            parts.append((spot.x, self.map.cell, self._cell(spot.gpu)))
+            parts.append((spot.x, 1, [self._cell(spot.gpu)]))
         for x, width, part in sorted(parts, key=itemgetter(0)):
             row += [Span(" " * (x - end)), *part]
             end = x + width
@@ -262,35 +220,16 @@ class MapView(LiveView):
         ]
         return fit(row, self.map.label)
 
-    def _cell(self, gpu: Gpu) -> Row:
-        """Return the cell of a GPU, or its number and value if they fit."""
+    def _cell(self, gpu: Gpu) -> Span:
+        """Return the cell of a GPU: the sign of its gravest problem, or its level."""
         state = self._state
-        level = self._glyph(state.metric.level(gpu))
-        sign = Span(" ")
+        shown = self._glyph(state.metric.level(gpu))
         if gpu.key in state.worst:
-            text, style = SIGNS[state.worst[gpu.key]]
-            sign = Span(text, style + _REVERSE)
-        row = [level if sign.text == " " else sign]
-        if self.map.cell > 1:
-            row = [
-                cell(
-                    visible(gpu.index),
-                    self._index_cells,
-                    DIM,
-                    right=True,
-                ),
-                level,
-                cell(
-                    state.metric.text(state.metric.value(gpu)),
-                    VALUE,
-                    right=True,
-                ),
-                sign,
-                Span(" "),
-            ]
+            sign, style = SIGNS[state.worst[gpu.key]]
+            shown = Span(sign, style + _REVERSE)
         if gpu is state.cursor:
-            return [Span(span.text, POINTER) for span in row]
-        return row
+            return Span(shown.text, POINTER)
+        return shown
 
     def _glyph(self, level: int) -> Span:
         """Return the cell of a GPU without problems."""
@@ -307,7 +246,8 @@ class MapView(LiveView):
         edges = [metric.text(edge) for edge in metric.edges]
         for level, edge in enumerate((f"<{edges[0]}", *edges)):
             row += [self._glyph(level), Span(f"{edge} ", DIM)]
-        words = f"by {visible(self.by, 24)} ({len(self.map.groups):,}) "
+        median = metric.text(median_of(self._state.gpus, metric))
+        words = f"median {median} · by {visible(self.by, 24)} ({len(self.map.groups):,}) "
         if len(shown) < self.map.height:
             words += (
                 f"· rows {shown.start + 1}–{shown.stop} of {self.map.height} "

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from gputop.fleet.findings import job_of
-from gputop.fleet.metrics import BUSY, median_of
-from gputop.fleet.model import Gpu
+from gputop.fleet.model import BUSY, Gpu, median_of
 from gputop.fleet.page import counted, total_watts
 from gputop.fleet.screens.map import SIGNS
+from gputop.fleet.screens.state import FleetState
 from gputop.health.findings import Finding
 from gputop.text import (
     ABSENT,
@@ -48,10 +47,6 @@ from gputop.ui.drawing.palette import (
     WARN,
 )
 
-if TYPE_CHECKING:
-    from gputop.fleet.screens.state import FleetState
-
-
 SIGN = Column[Finding](
     "",
     1,
@@ -82,20 +77,16 @@ class StateView(LiveView):
 
 
 class FleetHeader(StateView):
-    """Totals, the server and its problems, and medians. The number of rows is fixed."""
+    """Totals, and the server or its problems."""
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002
         state = self.state
         problems = [*filter(None, (state.refused, *state.fleet.problems))]
         if not problems or not state.fleet.gpus:
-            rows = [self._title(width), self._server(width)]
-        else:
-            more = f" (+{len(problems) - 1} more)" if len(problems) > 1 else ""
-            text = visible(f" ▲ {problems[0]}{more}")
-            rows = [self._title(width), [Span(clip(text, width), WARN)]]
-        if height > 2 and state.gpus:
-            rows.append(self._medians())
-        return rows
+            return [self._title(width), self._server(width)]
+        more = f" (+{len(problems) - 1} more)" if len(problems) > 1 else ""
+        text = visible(f" ▲ {problems[0]}{more}")
+        return [self._title(width), [Span(clip(text, width), WARN)]]
 
     def _title(self, width: int) -> Row:
         state, found = self.state, self.state.totals
@@ -112,12 +103,11 @@ class FleetHeader(StateView):
                 row.append(Span(text, sign.style))
         if found.gpus and not found.findings:
             row.append(Span(" no problems found", GOOD))
-        age = ""
-        if state.age_seconds is not None:
-            age = f"{duration(state.age_seconds)} ago "
-        if state.is_old:
-            return spread(row, [Span(f"from {age}", WARN)], width)
-        return spread(row, [Span(age)], width)
+        if state.age_seconds is None:
+            return row
+        age = f"{duration(state.age_seconds)} ago "
+        when = Span(f"from {age}", WARN) if state.is_old else Span(age)
+        return spread(row, [when], width)
 
     def _server(self, width: int) -> Row:
         state, found = self.state, self.state.totals
@@ -127,20 +117,9 @@ class FleetHeader(StateView):
         memory = used_of(found.memory_used_bytes, found.memory_total_bytes)
         power = total_watts(found.power_watts)
         sums = f"memory {memory}  power {power} "
-        if not state.gpus or len(text) + len(sums) > width:
+        if not state.gpus:
             sums = ""
         return spread([Span(text, DIM)], [Span(sums, DIM)], width)
-
-    def _medians(self) -> Row:
-        """Return the median of each metric. Medians of older readings are dim."""
-        state = self.state
-        row = [Span(" median", DIM)]
-        for metric, value in state.medians.items():
-            lag = state.fleet.lag_seconds(metric.reading)
-            style = DIM if lag > 0 or state.is_old else STRONG
-            row.append(Span(f"  {metric.name} ", DIM))
-            row.append(Span(metric.text(value), style))
-        return row
 
 
 class ProblemsView(ListView[Finding]):
@@ -219,7 +198,7 @@ def _place(gpu: Gpu, state: FleetState) -> Iterator[Row]:
     job = job_of(gpu)
     name = job.partition("=")[2] or job.rpartition("/")[2]
     if job:
-        peers = state.peers(job)
+        peers = [peer for peer in state.fleet.gpus if job_of(peer) == job]
         busy = BUSY.text(median_of(peers, BUSY))
         hosts = count(len({peer.host for peer in peers}), "host")
         text = f" ({count(len(peers), 'GPU')}, {hosts}, median busy {busy})"

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.dom import DOMNode
 from textual.widgets import Footer, Input
 
+from gputop.fleet.model import METRICS, Fleet
 from gputop.fleet.screens.map import MapView
 from gputop.fleet.screens.panels import DetailView, FleetHeader, ProblemsView
 from gputop.fleet.screens.state import EXAMPLE, FleetState
+from gputop.fleet.watch import FleetWatch
 from gputop.text import visible
 from gputop.ui.shell.action_screen import ActionScreen, bindings
 from gputop.ui.shell.actions import ACTIONS as DASHBOARD
 from gputop.ui.shell.actions import Action
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.binding import BindingType
-    from textual.dom import DOMNode
-
-    from gputop.fleet.model import Fleet
-    from gputop.fleet.watch import FleetWatch
 
 LONGEST_FILTER = 200
 SHARED = {
@@ -45,7 +43,7 @@ SHARED = {
 # fmt: off
 ACTIONS = (
     Action("fleet.host", "enter", "screen.host", "Show only the host under the cursor", "Host"),
-    Action("fleet.switch", "tab,w", "screen.switch", "Switch between map and problems", "List"),
+    Action("fleet.switch", "tab,w", "screen.switch", "Switch between map and problems", "Map/list"),
     Action("metric", "m", "screen.metric(1)", "Colour the map by the next metric", "Colour"),
     Action("metric.previous", "M", "screen.metric(-1)", "Colour the map by the previous metric"),
     Action("group", "g", "screen.group(1)", "Group by the next label", "Group"),
@@ -86,13 +84,12 @@ class FleetScreen(ActionScreen):
     """Map and list over a `FleetState`."""
 
     DEFAULT_CSS = """
-    FleetScreen #totals { height: 3; }
+    FleetScreen #totals { height: 2; }
     FleetScreen #filter { padding: 0 1; background: ansi_default; color: ansi_default; }
     FleetScreen #map { height: 2fr; }
     FleetScreen #detail { height: 2; }
     FleetScreen.-tall #detail { height: 4; }
     FleetScreen #problems { height: 1fr; min-height: 2; }
-    FleetScreen.-low #totals { height: 2; }
     FleetScreen.-low #detail { display: none; }
     """
     actions = ACTIONS
@@ -170,17 +167,6 @@ class FleetScreen(ActionScreen):
         focused = (self._problems,) if self.state.on_list else ()
         return (*focused, self._map, self)
 
-    def offers(self, action: Action) -> bool:
-        some = self.state.on_list or bool(self.state.problems.total)
-        return super().offers(action) and (some or action.id != "fleet.switch")
-
-    def label_of(self, action: Action) -> str:
-        if action.id == "back" and self.state.typed:
-            return "Show all"
-        if action.id == "fleet.switch" and self.state.on_list:
-            return "Map"
-        return action.label
-
     async def act(self, action: Action) -> bool:
         done = await super().act(action)
         self.show()
@@ -192,7 +178,8 @@ class FleetScreen(ActionScreen):
         self._problems.action_move(0)
 
     def action_metric(self, step: int) -> None:
-        self.state.next_metric(step)
+        place = METRICS.index(self.state.metric) + step
+        self.state.metric = METRICS[place % len(METRICS)]
 
     def action_group(self, step: int) -> None:
         names = self.state.choices()
@@ -206,7 +193,9 @@ class FleetScreen(ActionScreen):
     def action_host(self) -> None:
         """Show only the host under the cursor."""
         if self.state.cursor is not None:
-            self._input.value = self.state.show_host(self.state.cursor.host)
+            # A space would end the word of the filter.
+            host = "?".join(glob.escape(self.state.cursor.host).split())
+            self._input.value = f"host={host}"
 
     def action_leave(self) -> None:
         if self.state.on_list and not self._input.has_focus:

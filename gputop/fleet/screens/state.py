@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import glob
 import re
 import time
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 
-from gputop.fleet.findings import job_of
 from gputop.fleet.identities import natural_key
-from gputop.fleet.metrics import BUSY, METRICS, MapMetric, median_of
-from gputop.fleet.model import Fleet, Gpu, totals
+from gputop.fleet.model import BUSY, Fleet, Gpu, totals
 from gputop.health.findings import Finding, Severity
 from gputop.text import short_name
 from gputop.ui.drawing.list_state import ListState
@@ -73,17 +70,12 @@ class GpuGroup:
     gpus: list[Gpu] = field(default_factory=list)
 
 
-def group_name(gpu: Gpu, by: str) -> str:
-    """Return the name of the group of a GPU."""
-    own = {HOST: gpu.host, MODEL: short_name(gpu.name)}
-    return own.get(by) or gpu.labels.get(by, "")
-
-
 def group_gpus(gpus: Sequence[Gpu], by: str) -> list[GpuGroup]:
     """Return the groups in natural order. The unnamed one comes last."""
     found: dict[str, GpuGroup] = {}
     for gpu in gpus:
-        name = group_name(gpu, by)
+        own = {HOST: gpu.host, MODEL: short_name(gpu.name)}
+        name = own.get(by) or gpu.labels.get(by, "")
         found.setdefault(name, GpuGroup(name)).gpus.append(gpu)
     return sorted(
         found.values(), key=lambda g: (not g.name, natural_key(g.name))
@@ -168,9 +160,6 @@ class FleetState:
             self.worst.setdefault(finding.device_uuid, finding.severity)
         self.problems.fill(findings)
         self.totals = totals(self.gpus, findings)
-        self.medians: dict[MapMetric, float | None] = {}
-        for metric in METRICS:
-            self.medians[metric] = median_of(self.gpus, metric)
 
     @property
     def age_seconds(self) -> float | None:
@@ -185,21 +174,9 @@ class FleetState:
         late = (self.age_seconds or 0.0) > LATE_INTERVALS * self.interval
         return late or not self.fleet.fresh
 
-    def peers(self, job: str) -> list[Gpu]:
-        """Return the GPUs of a job, even if the filter excludes them."""
-        return [gpu for gpu in self.fleet.gpus if job_of(gpu) == job]
-
-    def next_metric(self, step: int) -> None:
-        place = METRICS.index(self.metric) + step
-        self.metric = METRICS[place % len(METRICS)]
-
     def choices(self) -> list[str]:
         """Return the labels to group the fleet by."""
         return [*dict.fromkeys((HOST, *self.fleet.label_names, MODEL))]
-
-    def show_host(self, host: str) -> str:
-        """Return a filter for the GPUs of a host."""
-        return f"host={'?'.join(glob.escape(host).split())}"
 
     @property
     def cursor(self) -> Gpu | None:
