@@ -168,6 +168,8 @@ async def test_the_header_says_how_things_are() -> None:
         state_of(app)._clock.seconds = 7.0  # type: ignore[attr-defined]
         screen_of(app).tick()
         assert (await pressed(pilot)).splitlines()[0].rstrip().endswith("7 s ago")
+        await pressed(pilot, "R")
+        assert [note.message for note in app._notifications] == [f"Asking {WHERE} now"]
     title, server, spread = text.splitlines()[:3]
     assert title.startswith(" gputop fleet  512 GPUs on 64 hosts  ! 2 faults")
     assert title.rstrip().endswith("0 s ago")
