@@ -76,6 +76,7 @@ REFUSED = [
     (["exporter", "-u", "ada"], "for metrics of devices. Leave it out, or add --processes."),
     (["exporter", "--certfile", "a"], "TLS needs --certfile and --keyfile. Give both."),
     (["--demo", "doctor"], "--demo is not for `doctor`. Leave it out."),
+    (["--demo", "run"], "The simulated training needs a terminal. Give a command."),
     (["-i", "1,GPU-4f", "bench"], "Choose with --device 1,GPU-4f."),
     (["-i", "MIG"], "`gputop status -L` lists them."),
     (["completion", "powershell"], "'fish'). Try `gputop completion --help`."),

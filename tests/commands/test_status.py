@@ -4,6 +4,7 @@ import dataclasses
 import json
 import signal
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -184,3 +185,22 @@ def test_watching_in_place(end: str | signal.Signals, driver: FakeDriver) -> Non
 
 def samplers(terminal: Terminal) -> set[int]:
     return {pid for pid, command in terminal.processes().items() if " stream " in command}
+
+
+def test_several_hosts_have_a_page_each_and_their_problems_are_said(
+    ran: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = Snapshot(no_driver(), sample(0))
+    away = Problem("c is unreachable", "why", "Try again")
+    found = AsyncMock(return_value={"a": ONE, "node07": broken, "c": away})
+    monkeypatch.setattr("gputop.stream.machines.host_snapshots", found)
+    hosts = ("--host", "a", "--host", "node07", "--host", "c")
+    status, out, err = ran([], "status", *hosts)
+    assert status == 3
+    assert [page.split(" · ")[0] for page in out.split("\n\n")] == ["a (node07)", "node07"]
+    assert err.splitlines() == [
+        f"gputop: error: node07: {NO_DRIVER}",
+        "gputop: error: c is unreachable: why. Try again",
+    ]
+    _, out, _ = ran([], "status", "--json", *hosts)
+    assert [each["host"] for each in json.loads(out)] == ["a", "node07", "c"]

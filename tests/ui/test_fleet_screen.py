@@ -161,6 +161,8 @@ async def test_a_problem_of_the_server_has_a_row_that_is_always_there() -> None:
         text = await pressed(pilot)
         assert " ▲ Not scraped: power: it has no series. Let it report power (+1" in text
         assert "from 7 s ago" in text
+        await pressed(pilot, "R")
+        assert [note.message for note in app._notifications] == [f"Asking {WHERE} now"]
         assert before == [app.query_one(name).region for name in ("#map", "#detail", "#problems")]
 
 
