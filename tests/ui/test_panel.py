@@ -16,6 +16,7 @@ from gputop.agent.device import GPM_READINGS, READINGS, Absence, DeviceSample, D
 from gputop.health.findings import Bound, BoundBy, Finding, Severity
 from gputop.stream.history import History
 from gputop.text import ABSENT
+from gputop.ui.device.screen import DevicePage
 from gputop.ui.device.title import DeviceTitle
 from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, width_of
@@ -25,9 +26,10 @@ from gputop.ui.monitor.columns import slots_for
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.layout import GAP, Density, plan_layout, process_rows
 from gputop.ui.monitor.shown_device import ShownDevice
+from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.header import Header
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown
+from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -291,9 +293,13 @@ async def test_every_panel_stays_where_it_is_while_findings_come_and_go() -> Non
         assert "▲ GPU 2: " in shown(pilot, Header)
 
 
-async def test_a_double_click_on_a_device_opens_its_page() -> None:
+async def test_a_double_click_on_a_device_opens_its_page_with_its_processes() -> None:
     async with settled(app_with(*scenes.job(2, 3)), (100, 30)) as (app, pilot):
         await pilot.click(DevicesView, offset=(5, 10), times=2)
         await settle(pilot)
         assert shown(pilot, DeviceTitle).startswith("1 H100")
         assert dashboard_of(app).tabs.shown == "page"
+        for pid in (812_401, 812_400):
+            listed = app.screen.query_one(DevicePage).query_one(ProcessesView)
+            assert f" {pid} " in listed.text()
+            await press(pilot, "n")

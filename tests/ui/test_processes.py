@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual.app import App
 
 from gputop.agent.device import Absence
+from gputop.agent.problem import Problem
 from gputop.ui.drawing.cells import text_of
 from gputop.ui.drawing.palette import DIM
+from gputop.ui.processes import signals
 from gputop.ui.processes.screen import ProcessesTab, ProcessesView
+from gputop.ui.processes.signal_dialog import Order
 from gputop.ui.processes.users import UsersView
 from gputop.ui.telemetry import Telemetry
 from tests.streams import GIB, crowd, device, inventory, process, readings, sample
 from tests.ui import pilots
-from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown, type_at_once
+from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown, type_at_once, until
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -210,3 +214,43 @@ async def test_a_line_for_each_user_which_enter_opens_and_esc_leaves() -> None:
         await pilot.press("escape", "U", "escape", "escape")
         assert not tab.users.display
         assert len(tab.processes.state.lines) == 4
+
+
+# What is said after a signal was sent.
+
+
+@pytest.mark.parametrize(
+    ("number", "pids", "left", "said"),
+    [
+        (Signals.SIGTERM, (1,), 0, ["TERM was sent to 1", "1 ended after 2.5 s"]),
+        (
+            Signals.SIGKILL,
+            (1, 2),
+            1,
+            [
+                "KILL was sent to 2 processes",
+                "2 processes: 1 not ended 2 s after KILL",
+            ],
+        ),
+        (Signals.SIGUSR1, (1,), 0, ["USR1 was sent to 1"]),
+        (Signals.SIGTERM, (9,), 0, ["Not permitted: it is root's. Ask root"]),
+    ],
+)
+async def test_a_signal_and_its_effect_are_reported(
+    monkeypatch: pytest.MonkeyPatch,
+    number: Signals,
+    pids: tuple[int, ...],
+    left: int,
+    said: list[str],
+) -> None:
+    async def seconds_until_end(*_: object) -> tuple[float, int]:
+        return 2.5, left
+
+    refused = Problem("Not permitted", "it is root's", "Ask root")
+    monkeypatch.setattr(signals, "seconds_until_end", seconds_until_end)
+    monkeypatch.setattr(signals, "send_signal", lambda pid, *_: refused if pid == 9 else None)
+    async with settled(app_with(inventory(2), sample(2, PROCESSES))) as (app, pilot):
+        order = Order(number, tuple(process(pid, 0) for pid in pids))
+        app.screen.query_one(ProcessesTab)._send(order)
+        await until(pilot, lambda: len(app._notifications) == len(said))
+        assert [note.message for note in app._notifications] == said
