@@ -242,6 +242,10 @@ async def test_any_size_of_terminal_is_survived() -> None:
             await pilot.press("2", "3", "1")
             await resize(pilot, *size)
         assert "H100" in shown(pilot, DevicesView)
+        await pilot.press("enter")
+        for width in (69, 70):
+            await resize(pilot, width, 40)
+            assert app.query_one("#map").display is (width == 70)
 
 
 async def test_a_test_of_a_simulated_device_is_simulated(

@@ -181,9 +181,11 @@ async def test_plus_samples_more_often_and_minus_less() -> None:
 
 
 async def test_u_lists_what_the_user_of_the_selected_process_runs() -> None:
-    async with settled(app_with(*scenes.job(2, 2))) as (app, pilot):
-        await pilot.press("3", "u")
+    async with settled(app_with(*scenes.job(2, 2), search="pretrain")) as (app, pilot):
+        await pilot.press("3")
         table = app.screen.query_one(ProcessesTab).processes.state
+        assert len(table.lines) == 2, "the filter of the start"
+        await pilot.press("escape", "u")
         assert table.selected
         user = table.selected.process.user
         assert {line.process.user for line in table.lines} == {user}
