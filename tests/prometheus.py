@@ -1,22 +1,17 @@
 """A Prometheus that is none: its HTTP API with answers that a test makes, in a thread."""
 
-from __future__ import annotations
-
 import gzip
 import json
+import ssl
 import threading
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import lru_cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qs, urlsplit
 
 from gputop.fleet.queries import CLOCK, gone_of, names_of, values_of
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Self
 
 NOW = 1_763_640_000.0
 

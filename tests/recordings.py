@@ -1,20 +1,13 @@
 """Recordings for tests: short ones, with whatever gaps and events they are to have."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from gputop.agent.snapshot import Sample
+from gputop.agent.snapshot import Record, Sample
 from gputop.recording.reader import Recording
 from gputop.recording.writer import GrowingFile
 from tests import streams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from gputop.agent.snapshot import Record
 
 
 def samples(count: int, devices: int = 1, gaps: dict[int, float] | None = None) -> list[Sample]:

@@ -1,21 +1,16 @@
 """Runs of a stress test by their events, and the device meanwhile."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gputop.bench.events import Done, Hello, Progress
+from gputop.agent.snapshot import Sample
+from gputop.bench.events import Done, Event, Hello, Progress, Result
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.run.device_run import DeviceRun
 from tests.sessions import PLANNED, RESULT
 from tests.streams import NOW, host, inventory, readings, sample
-
-if TYPE_CHECKING:
-    from gputop.agent.snapshot import Sample
-    from gputop.bench.events import Event, Result
 
 WINDOW = 0.25
 

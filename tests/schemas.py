@@ -1,7 +1,5 @@
 """The schemas that `gputop schema` prints, and what is wrong with a document by them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from functools import cache

@@ -1,20 +1,23 @@
 """Prepared streams: what a sampler would send, for tests of what is made of it."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any
 
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import DriverState, Host, Inventory, Process, ProcessKind, Sample, Source
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
-
-    from gputop.agent.snapshot import Record
-    from gputop.stream.child import Interruption
+from gputop.agent.snapshot import (
+    DriverState,
+    Host,
+    Inventory,
+    Process,
+    ProcessKind,
+    Record,
+    Sample,
+    Source,
+)
+from gputop.stream.child import Interruption
 
 GIB = 1 << 30
 NOW = 1_763_640_000.0

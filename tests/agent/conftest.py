@@ -1,22 +1,17 @@
 """Samplers over fake drivers, at a time of the test's own."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.agent import opening, reading, sampler
 from gputop.agent.device import Device
+from gputop.agent.interface import Driver
 from gputop.agent.sampler import Sampler
+from gputop.agent.selection import Selection
 from tests.agent.fakes import INTERVAL, Clock, FakeReader, Open, Stream, answer, fake_owners
-
-if TYPE_CHECKING:
-    from gputop.agent.interface import Driver
-    from gputop.agent.selection import Selection
 
 
 @pytest.fixture

@@ -1,19 +1,17 @@
 """Drivers and readers that answer when a test lets them, and the stream made of them."""
 
-from __future__ import annotations
-
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample
 from gputop.agent.interface import DeviceReading, DriverError, Facts, unseen
 from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
+from gputop.agent.sampler import Sampler
 from gputop.agent.snapshot import (
     DriverState,
     Event,
@@ -24,9 +22,6 @@ from gputop.agent.snapshot import (
     Sample,
 )
 from gputop.schema.decode import decode
-
-if TYPE_CHECKING:
-    from gputop.agent.sampler import Sampler
 
 BOUND = 20.0
 """Seconds after which something that a test waits for counts as hung."""

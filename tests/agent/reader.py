@@ -1,19 +1,14 @@
 """The first device of the fake driver, read at a time of the test's own."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
-from gputop.agent.device import READINGS
+from gputop.agent.device import READINGS, DeviceSample
+from gputop.agent.interface import DeviceReading
 from gputop.agent.lines import to_line
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import Host, Sample
 from gputop.schema.decode import decode
-
-if TYPE_CHECKING:
-    from gputop.agent.device import DeviceSample
-    from gputop.agent.interface import DeviceReading
-    from tests.driver import FakeDevice, FakeDriver
+from tests.driver import FakeDevice, FakeDriver
 
 
 class Clock:

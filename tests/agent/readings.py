@@ -1,7 +1,5 @@
 """The table of readings: what the driver and the JSON say of each, and what makes it missing."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The agent alone: sent as an archive, and run from memory by any Python from 3.9 on."""
 
-from __future__ import annotations
-
 import io
 import os
 import pwd

@@ -1,7 +1,5 @@
 """Control groups as the runtimes name them, from their documentation and their issues."""
 
-from __future__ import annotations
-
 import pytest
 
 from gputop.agent.linux.cgroup import Cgroup, parse_cgroup

@@ -1,7 +1,5 @@
 """Names of containers, from files as the runtimes and the kubelet write them."""
 
-from __future__ import annotations
-
 import json
 import pwd
 from pathlib import Path

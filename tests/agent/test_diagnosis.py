@@ -1,7 +1,5 @@
 """A driver's failure and what the machine shows, as the one problem behind both."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,9 +1,8 @@
 """What a machine shows of its driver: whole machines as files, and what is made of them."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -29,10 +28,6 @@ from tests.fake_root import (
     fake_root,
     gpu,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 ADDRESS = "0000:17:00.0"
 PROC_VERSION = (

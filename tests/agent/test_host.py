@@ -1,7 +1,5 @@
 """The machine as it is sent: windows of time, and reasons for what is missing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The machine's files, as kinds of kernels and containers have them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Secrets are masked by name and by shape; what is none stays readable."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

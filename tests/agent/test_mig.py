@@ -1,7 +1,5 @@
 """MIG instances, as devices under their GPU, while they come and go."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """NVML's readings, through the real nvidia-ml-py and the fake driver."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Xids through the fake driver, whose tests report them."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

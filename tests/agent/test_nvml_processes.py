@@ -1,17 +1,14 @@
 """What processes use, and who is one of the Multi-Process Service's, through the fake driver."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.agent.device import Absence
-from gputop.agent.interface import UTILIZATIONS
+from gputop.agent.interface import UTILIZATIONS, DeviceReading
 from gputop.agent.snapshot import Process
 from tests.agent.reader import OneDevice
 from tests.driver import (
@@ -24,9 +21,6 @@ from tests.driver import (
     FakeProcess,
     FakeUsage,
 )
-
-if TYPE_CHECKING:
-    from gputop.agent.interface import DeviceReading
 
 pytestmark = pytest.mark.driver
 

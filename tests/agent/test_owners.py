@@ -1,7 +1,5 @@
 """Who processes are: real ones where they can be had, and a directory like /proc where not."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -9,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -21,11 +18,9 @@ from gputop.agent.linux import procfs
 from gputop.agent.linux.owners import CHILDREN, Owners
 from gputop.agent.linux.procfs import BOOT_TIME, TICKS_PER_SECOND
 from gputop.agent.linux.ranks import NAMES, Rank
+from gputop.agent.snapshot import Process
 from tests.agent.fake_proc import FakeProc
 from tests.agent.fakes import Time, listed
-
-if TYPE_CHECKING:
-    from gputop.agent.snapshot import Process
 
 BOUND = 60.0
 NOBODY = 0x7FFFFFFF

@@ -1,18 +1,13 @@
 """Samples for a reader that asks for each of them."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from gputop.agent.lines import to_line
 from gputop.agent.pacing import Pacing
 from gputop.agent.snapshot import Event, Record, Sample
 from tests import streams
 from tests.streams import NOW
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def sample(second: float, code: int | None = None, busy: tuple[int, ...] | None = ()) -> Sample:

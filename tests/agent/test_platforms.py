@@ -1,20 +1,14 @@
 """The machines of `platforms`: never a wrong number, and each absence has its reason."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from gputop.agent.device import READINGS, Absence, DeviceState
+from gputop.agent.interface import DeviceReading
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.nvml.integrated import memory_is_shared
 from tests.agent.reader import check
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.driver.platforms import PLATFORMS, n1x, orin_of_zeros
-
-if TYPE_CHECKING:
-    from gputop.agent.interface import DeviceReading
 
 pytestmark = pytest.mark.driver
 

@@ -1,7 +1,5 @@
 """Single processes in /proc, real ones where they can be had."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping

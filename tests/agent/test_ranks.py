@@ -1,7 +1,5 @@
 """Ranks: the environments of launchers."""
 
-from __future__ import annotations
-
 import pytest
 
 from gputop.agent.linux.ranks import NAMES, Rank, kept_variables, rank_of

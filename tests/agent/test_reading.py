@@ -1,7 +1,5 @@
 """The threads that read the devices: one, and one more for each device that was slow."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Each reading, from the driver to the JSON of the stream: its value, and why it is missing."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -4,8 +4,6 @@ Time is the test's own: a pause of the loop moves the clock instead of waiting. 
 is waited for with events; real seconds are bounds only.
 """
 
-from __future__ import annotations
-
 import itertools
 import queue
 import threading

@@ -1,7 +1,5 @@
 """The sampler with a selection: devices are identified first, and one that hangs stops no other."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Which devices `--id` and `--only-visible` choose."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

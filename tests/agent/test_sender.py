@@ -1,7 +1,5 @@
 """What the agent writes, what its reader may ask for, and when it ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The simulation: the same at every start, and physically possible."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from statistics import fmean
 from typing import Any

@@ -1,7 +1,5 @@
 """The CUDA toolkit's stub of NVML, loaded where the driver's library should be."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Threads that a program does not wait for, at its end."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Rates from counters that wrap, go backwards, stand still, or are not there."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Utilization: the driver's own samples, each once, and GPM, the mean of two samples."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

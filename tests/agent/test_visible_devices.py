@@ -1,7 +1,5 @@
 """CUDA_VISIBLE_DEVICES, as CUDA reads it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

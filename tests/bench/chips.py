@@ -1,7 +1,5 @@
 """What the GPUs of the table of peaks are made of, for the formula."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

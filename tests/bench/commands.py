@@ -1,7 +1,6 @@
 """Running `gputop bench` as a program of its own."""
 
-from __future__ import annotations
-
+import argparse
 import os
 import pty
 import select
@@ -9,17 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Self
 
 import psutil
 
 import gputop
 from gputop.commands import bench
 from gputop.commands.parser import parse
-
-if TYPE_CHECKING:
-    import argparse
-    from typing import Self
 
 COMMAND = [sys.executable, "-m", "gputop", "bench"]
 

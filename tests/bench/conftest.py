@@ -1,17 +1,16 @@
 """Workers of sessions are forked, as those of `RawWorker` are, and have no guard."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gputop.bench.events import Done, Progress
 from gputop.bench.plan.request import Request
 from gputop.bench.results import store
+from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.worker_launch import WORKER
 from gputop.commands import bench
 from gputop.stream import child
@@ -20,9 +19,6 @@ from tests.bench.forked import forking
 from tests.bench.workers import FAKE_WORKER, RESULT
 from tests.runs import ended
 from tests.streams import inventory, sample
-
-if TYPE_CHECKING:
-    from gputop.bench.run.device_run import DeviceRun
 
 execute = asyncio.create_subprocess_exec
 

@@ -1,12 +1,10 @@
 """The real worker on the fake CUDA, and what its parent makes of it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gputop.bench.events import Done, Event, Failed, Planned, Point, Progress, Result, Verified
 from gputop.bench.plan import target_choice
@@ -17,9 +15,6 @@ from tests.bench.workers import broken_worker, fake_interpreter
 from tests.fake_cuda.settings import Fault, Settings
 from tests.sessions import Session
 from tests.streams import device
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 GIB = 1 << 30

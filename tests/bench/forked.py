@@ -5,8 +5,6 @@ forked worker is a child like any other, with pipes, environment, session and st
 it runs the same file. How users start one is tested by those tests that run the command.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import gc
@@ -18,13 +16,11 @@ import sys
 import threading
 import traceback
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from gputop.bench.run.worker_launch import WORKER
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 OWN = ("CUDA_", "GPUTOP_", "HOME", "PYTEST_", "SSH_", "TEXTUAL", "XDG_")
 """Variables that differ from test to test; torch reads none of them when it is loaded."""

@@ -1,16 +1,12 @@
 """Results to compare: of a GPU, by one method, unless a test says otherwise."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gputop.bench.events import Conditions, Point, Result
 from gputop.bench.results.compare import comparable, compared
 from tests.bench.workers import RESULT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 CONDITIONS = Conditions(
     driver_version="580.65",

@@ -1,7 +1,5 @@
 """A machine with a GPU in MIG mode beside one without, as a stream says it."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,15 +1,14 @@
-from __future__ import annotations
-
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gputop.agent.problem import Problem
-from gputop.bench.events import Done, Failed
+from gputop.bench.events import Done, Failed, Result
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.results import store
@@ -19,6 +18,7 @@ from gputop.bench.results.page import Heading, Level, Sentence
 from gputop.bench.results.verdict import with_verdicts
 from gputop.bench.run import check_parts, worker_launch
 from gputop.bench.run.check_parts import LEVELS, CheckResult, Part, PartResult, part_requests
+from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import copies
@@ -31,12 +31,6 @@ from tests.runs import begin, gpu_result
 from tests.schemas import problem_of
 from tests.sessions import RESULT, table_result
 from tests.streams import inventory, sample
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gputop.bench.events import Result
-    from gputop.bench.run.device_run import DeviceRun
 
 GPU = target_choice.targets(inventory(1), sample(1))[0]
 QUICK = ["copy", "memory", "soak", "burn", "collective"]

@@ -1,8 +1,7 @@
 """Every product is verified: one wrong element is found, and right products are not accused."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,9 +14,6 @@ from gputop.bench.worker.product import NOT_REPEATABLE, REPEATS, Product
 from tests.bench.forked import load_torch
 from tests.bench.test_worker import cpu, paced, run_in_process
 from tests.bench.workers import needs_torch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 pytestmark = needs_torch
 

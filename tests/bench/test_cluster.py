@@ -1,7 +1,5 @@
 """The shipped command on a real Ray of two logical GPUs."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -9,7 +7,8 @@ import re
 import subprocess
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -17,10 +16,6 @@ import pytest
 from tests.bench.commands import COMMAND, environment
 from tests.bench.workers import fake_interpreter
 from tests.e2e.pretender import worker
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [
     pytest.mark.ray,

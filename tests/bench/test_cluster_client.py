@@ -1,12 +1,10 @@
 """A Ray that is missing, of another version, silent or gone: one line each. None is installed."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psutil
 import pytest
@@ -16,13 +14,8 @@ from gputop.bench.cluster import run
 from gputop.bench.cluster.run import Cluster
 from tests.bench.commands import COMMAND, environment
 from tests.bench.workers import fake_interpreter
-from tests.driver import FakeDevice, FakeProcess
+from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.pretender import worker
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.driver import FakeDriver
 
 MISMATCH = """Version mismatch: The cluster was started with:
     Ray: 2.9.0

@@ -1,10 +1,10 @@
 """`collective`: what its rows say, how ranks find what is wrong, and what ends all of them."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,12 +12,13 @@ from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Failed
 from gputop.bench.plan.request import Request, Target, check_together, cpu_ranks
 from gputop.bench.plan.target_choice import targets, with_peers
+from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.run import Run
 from gputop.bench.run.runner import Runner
 from gputop.bench.worker import collective
 from gputop.commands import bench as command
 from tests.bench.commands import parsed
-from tests.bench.cuda import together
+from tests.bench.cuda import Runs, together
 from tests.bench.forked import load_torch
 from tests.bench.machines import divided, seen
 from tests.bench.test_cuda_kinds import LITTLE
@@ -25,13 +26,6 @@ from tests.bench.test_group import ends as ends_of
 from tests.bench.test_peers import GPUS
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
 from tests.sessions import EVENTS, EndlessSession
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-    from pathlib import Path
-
-    from gputop.bench.run.device_run import DeviceRun
-    from tests.bench.cuda import Runs
 
 SERIES = (collective.ALL_REDUCE, collective.ALL_GATHER, collective.REDUCE_SCATTER)
 

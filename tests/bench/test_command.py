@@ -1,14 +1,14 @@
 """`gputop bench` as people and scripts run it: exit statuses, and what is on which stream."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,10 +23,6 @@ from tests.bench.kept import soak
 from tests.bench.workers import CPU, RESULT, needs_torch
 from tests.runs import ended
 from tests.streams import inventory, process, sample
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @needs_torch

@@ -1,12 +1,11 @@
 """`copy`: on a CPU, and between GPUs: what is compared, whose turn it is, and the matrix."""
 
-from __future__ import annotations
-
 import os
 import threading
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,15 +13,11 @@ from gputop.bench.events import Point
 from gputop.bench.results.tables import pair_tables
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, copies
+from tests.bench.cuda import Runs
 from tests.bench.forked import load_torch
 from tests.bench.test_cuda_kinds import LITTLE
 from tests.bench.workers import QUICK, RecordedRun, needs_torch, request
 from tests.fake_cuda.settings import Fault
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.bench.cuda import Runs
 
 pytestmark = needs_torch
 

@@ -1,10 +1,8 @@
 """Errors while CUDA starts and errors of NCCL: each says what happened and what to do."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,12 +10,8 @@ from gputop.bench.plan.request import Request
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import errors
 from gputop.bench.worker.cuda_errors import CAPABILITIES
+from gputop.bench.worker.request import WorkerRequest
 from tests.bench.test_peers import GPUS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gputop.bench.worker.request import WorkerRequest
 
 ADVICE = "\nCUDA kernel errors might be asynchronously reported at some other API call"
 BUSY = f"CUDA error: CUDA-capable device(s) is/are busy or unavailable{ADVICE}"

@@ -1,10 +1,9 @@
 """Runs that go wrong, by the real worker on a fake CUDA: the exit status and what is kept."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,13 +20,8 @@ from tests.bench.cuda import (
 )
 from tests.bench.test_cuda_kinds import LITTLE, OLD_TORCH, SLOW
 from tests.bench.workers import QUICK, needs_torch
-from tests.fake_cuda.settings import Fault
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.fake_cuda.settings import Settings
-    from tests.sessions import Session
+from tests.fake_cuda.settings import Fault, Settings
+from tests.sessions import Session
 
 pytestmark = needs_torch
 

@@ -1,7 +1,5 @@
 """Every kind of run by the real worker on a fake CUDA: its rows, samples and notes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What the events of a stress test and the samples of its device make of a run."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

@@ -1,17 +1,16 @@
 """Which devices can be put under stress, how one is named, and whom it would disturb."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gputop.agent.device import Absence, Device, DeviceState
 from gputop.agent.problem import ProblemError
-from gputop.agent.snapshot import Sample
+from gputop.agent.snapshot import Inventory, Sample
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.plan.target_choice import busy_question, usable_requests
@@ -19,14 +18,9 @@ from gputop.bench.worker import backends
 from tests.bench.commands import ran
 from tests.bench.machines import WHOLE, divided, instance, seen
 from tests.bench.workers import CPU, fake_interpreter
+from tests.driver import FakeDriver
 from tests.driver.platforms import a100_mig
 from tests.streams import GIB, device, inventory, process, readings, sample
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gputop.agent.snapshot import Inventory, Sample
-    from tests.driver import FakeDriver
 
 TWO = dataclasses.replace(
     inventory(), devices=(Device(0, "GPU-aa01", "one"), Device(1, "GPU-ab02", "another"))

@@ -1,12 +1,12 @@
-from __future__ import annotations
-
 import ctypes
 import json
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,10 +17,6 @@ from gputop.bench.worker.environment import cublas_version
 from gputop.cli import main
 from gputop.output.result_pages import page_text
 from tests.bench.kept import BASE, CONDITIONS, COPY, faster, soak, table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 SLOWER = replace(
     BASE,

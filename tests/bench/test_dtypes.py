@@ -1,7 +1,5 @@
 """The data types of the worker: made, read, multiplied and judged, also where torch lacks them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

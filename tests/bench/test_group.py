@@ -1,10 +1,10 @@
 """Several devices at once: begun together, stopped together, each with an end of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from collections.abc import AsyncGenerator, Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from gputop.agent.snapshot import Sample
 from gputop.bench.events import Done, Event, Failed, Planned, Progress
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
+from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.run import Run
 from gputop.bench.run.runner import Runner
 from tests.bench.test_session import SAYS_HELLO, WAITS
@@ -20,13 +21,6 @@ from tests.bench.workers import CPU, fake_interpreter, needs_torch, request
 from tests.runs import Clock, gpu_result, gpu_sample
 from tests.sessions import PLANNED, PreparedSession
 from tests.streams import NOW, inventory, sample
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
-    from pathlib import Path
-
-    from gputop.bench.run.device_run import DeviceRun
-
 
 GPUS = target_choice.targets(inventory(3), sample(3))[:3]
 

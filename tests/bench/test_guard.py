@@ -1,16 +1,15 @@
 """A device that gets too hot, or does not answer, ends its stress test, whoever reads."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from gputop.agent.device import Absence, DeviceState
-from gputop.agent.snapshot import Sample
+from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import Record, Sample
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.run.worker_order import worker_request
@@ -20,13 +19,6 @@ from gputop.bench.worker.heat import heat_in_short, heat_in_words, heat_limits, 
 from gputop.schema.decode import decode
 from tests.bench.machines import WHOLE, divided, seen
 from tests.streams import device, inventory, readings, sample
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gputop.agent.device import Device, DeviceSample
-    from gputop.agent.snapshot import Record
-
 
 H100 = {
     "temperature_shutdown_margin_celsius": -8,

@@ -1,7 +1,5 @@
 """Published speeds of healthy cards are no reason for a verdict, and a stuck clock is one."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pytest

@@ -1,14 +1,12 @@
-from __future__ import annotations
-
 import json
 import re
 import time
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from gputop.bench.events import Comparison, Conditions, Point
+from gputop.bench.events import Comparison, Conditions, Point, Result
 from gputop.bench.results import columns, store
 from gputop.bench.results.columns import COLUMNS, DEVICE
 from gputop.commands import bench as command
@@ -16,9 +14,6 @@ from gputop.commands.parser import parse
 from gputop.output.result_pages import result_list
 from tests.bench.kept import BASE, COPY, soak, table, with_comparisons
 from tests.bench.workers import RESULT
-
-if TYPE_CHECKING:
-    from gputop.bench.events import Result
 
 RUNS = [
     soak(780.0),

@@ -1,16 +1,11 @@
 """Memory that this process may still take, within control groups of both versions."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gputop.bench.worker.host_memory import available_bytes
 from tests.fake_root import fake_root
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MIB = 1 << 20
 UNLIMITED = "9223372036854771712"

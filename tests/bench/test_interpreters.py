@@ -1,17 +1,12 @@
 """Which Python has torch, without importing it."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gputop.bench.run import worker_launch
 from tests.bench.workers import fake_interpreter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PYTHON = sys.executable
 """Which the tests take away."""

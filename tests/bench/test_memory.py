@@ -1,7 +1,5 @@
 """The memory test: its patterns, a flipped bit at its address, and the device's own counters."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What runs on a node, without a cluster around it: the worker and the agent as they are sent."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

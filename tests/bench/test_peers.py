@@ -1,10 +1,9 @@
 """What several devices have in common, and copies from one GPU to another."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +15,6 @@ from gputop.bench.worker import environment
 from tests.bench.machines import divided, seen
 from tests.bench.workers import CPU
 from tests.streams import inventory, sample
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 GPUS = target_choice.targets(inventory(3), sample(3))[:3]
 VOLTA = dataclasses.replace(GPUS[1], compute_capability="7.0")

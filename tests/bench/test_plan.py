@@ -1,7 +1,5 @@
 """Data types, sizes and memory, before anything is started."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

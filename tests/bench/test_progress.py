@@ -1,15 +1,14 @@
 """A run in the foreground: one line, redrawn, that fits, and signals that end it."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyte
 import pytest
@@ -25,9 +24,6 @@ from gputop.bench.run.run import Run
 from gputop.console import print_message
 from tests.bench.workers import RESULT
 from tests.sessions import PLANNED
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Terminal(io.StringIO):

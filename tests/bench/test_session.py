@@ -1,13 +1,12 @@
 """The session: one ending whatever the worker does, and no worker left behind."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +16,6 @@ from gputop.bench.run import device_runner as module
 from gputop.bench.worker import environment
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch, request
 from tests.sessions import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 HELLO = (
     '{"event": "hello", "python": "3.11.0", "torch_version": "9.9.9", "device_name": "a CPU", '

@@ -1,10 +1,8 @@
 """`gputop bench` on GPUs: which are chosen, what is said of each, and the exit status."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,7 +10,9 @@ from gputop.agent.device import DeviceState
 from gputop.agent.problem import Problem
 from gputop.bench.events import Conditions, Done, Failed, Progress, Result
 from gputop.bench.plan import target_choice
+from gputop.bench.plan.request import Target
 from gputop.bench.results import store
+from gputop.bench.run.device_run import DeviceRun
 from gputop.commands.bench_results import report_runs
 from gputop.stream.child import StreamError
 from tests import runs
@@ -20,10 +20,6 @@ from tests.bench.commands import parsed, run
 from tests.bench.machines import divided, seen, trainer, undivided
 from tests.sessions import RESULT
 from tests.streams import inventory, process, readings, sample
-
-if TYPE_CHECKING:
-    from gputop.bench.plan.request import Target
-    from gputop.bench.run.device_run import DeviceRun
 
 GPUS = target_choice.targets(inventory(3), sample(3, []))[:3]
 QUIET = (inventory(3), sample(3, []))

@@ -1,17 +1,17 @@
 """The simulated stress test: what it sends, what its device reads, and how it is judged."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.agent import simulated as sources
+from gputop.agent.device import DeviceSample
 from gputop.agent.simulated import COOLED_CELSIUS, HOT_DEVICE, SimulatedLoad, SimulatedReader
-from gputop.bench.events import Verified
+from gputop.agent.snapshot import Inventory, Sample
+from gputop.bench.events import Result, Verified
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.results.verdict import with_verdicts
@@ -20,13 +20,6 @@ from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.simulation import Simulation
 from tests.runs import Clock
 from tests.streams import inventory, sample
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gputop.agent.device import DeviceSample
-    from gputop.agent.snapshot import Inventory, Sample
-    from gputop.bench.events import Result
 
 
 class Machine:

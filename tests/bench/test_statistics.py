@@ -1,14 +1,13 @@
-from __future__ import annotations
-
 import math
 import random
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.bench.events import Result
 from gputop.bench.results.statistics import (
     Droop,
     Window,
@@ -23,11 +22,6 @@ from gputop.bench.results.statistics import (
 )
 from gputop.bench.results.verdict import LARGE_DIP
 from tests.bench.workers import RESULT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gputop.bench.events import Result
 
 FIRST, REST = 0.1, 0.2
 """Seconds of the windows of the first two seconds, and of the others."""

@@ -1,10 +1,9 @@
 """The training step: what it counts, and how it is verified."""
 
-from __future__ import annotations
-
 import threading
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,9 +13,6 @@ from gputop.bench.worker.errors import RunError
 from gputop.bench.worker.needs import fixed_bytes
 from tests.bench.forked import load_torch
 from tests.bench.workers import RecordedRun, needs_torch, request
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = needs_torch
 

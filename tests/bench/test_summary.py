@@ -1,9 +1,8 @@
-from __future__ import annotations
-
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,9 +11,6 @@ from gputop.bench.results.outcome import outcome_of
 from gputop.bench.results.verdict import judge
 from tests.bench.kept import BASE, CONDITIONS, COPY, faster, table
 from tests.bench.workers import RESULT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 GPU = replace(
     BASE,

@@ -1,9 +1,8 @@
-from __future__ import annotations
-
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,9 +11,6 @@ from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import errors, rows, shapes, throughput
 from tests.bench.forked import load_torch
 from tests.bench.workers import RecordedRun, needs_torch, request
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def test_sizes_are_log_spaced_from_one_to_the_largest() -> None:

@@ -1,29 +1,24 @@
-from __future__ import annotations
-
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from gputop.agent.snapshot import Process
 from gputop.bench.events import Comparison, Conditions, Done, Point, Result, VerdictPart
 from gputop.bench.plan import target_choice
 from gputop.bench.results.outcome import outcome_of
 from gputop.bench.results.page import droop_text, figure_facts
 from gputop.bench.results.statistics import with_statistics
 from gputop.bench.results.verdict import judge, with_verdicts
+from gputop.bench.run.device_run import DeviceRun
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import report, report_runs
 from tests.bench.kept import BASE, CONDITIONS, COPY, faster, soak, table
 from tests.runs import begin, ended, gpu_result, look
 from tests.streams import NOW, inventory, process, readings, sample
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gputop.agent.snapshot import Process
-    from gputop.bench.run.device_run import DeviceRun
 
 GPUS = target_choice.targets(inventory(8), sample(8, []))[:8]
 HOT: dict[str, Any] = {"clock_event_seconds": {"sw_thermal": 59.0}}

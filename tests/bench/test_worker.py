@@ -1,7 +1,5 @@
 """The worker alone: its protocol, its numbers, and how it ends."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import math
@@ -10,8 +8,9 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -24,9 +23,6 @@ from gputop.bench.worker import product as products
 from gputop.bench.worker.needs import fixed_bytes
 from tests.bench.forked import load_torch
 from tests.bench.workers import STOP_SECONDS, RawWorker, RecordedRun, needs_torch, request
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = needs_torch
 

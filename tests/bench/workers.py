@@ -1,14 +1,14 @@
 """Starting the real worker by hand, and pretending to be one."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Self
 
 import pytest
 
@@ -17,15 +17,9 @@ from gputop.bench.run.worker_launch import WORKER
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker.events import to_line
 from gputop.bench.worker.main import WorkerRun
+from gputop.bench.worker.request import WorkerRequest
 from tests import sessions
 from tests.bench.forked import forking
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from typing import Self
-
-    from gputop.bench.worker.request import WorkerRequest
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed in this Python"

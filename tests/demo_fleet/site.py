@@ -3,17 +3,13 @@
 A smaller site is the beginning of a larger one with the same seed. The flaws are at the beginning.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 GPUS_OF_HOST, HOSTS_OF_RACK = 8, 4
 PERIOD_SECONDS = 240.0

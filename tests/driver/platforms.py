@@ -5,8 +5,6 @@ machines, and from the issues of other monitors. Sizes, limits and clocks are th
 what is in use is made up. Each takes changes to its fields.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What a scenario is, and the stage that runs it: the shipped command in a real pty."""
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -8,8 +8,6 @@ BYTES of memory for one case. Each is printed once for the place that raised it,
 written to FOLDER. The exit status is 1 if there is one.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os

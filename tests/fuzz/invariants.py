@@ -1,12 +1,11 @@
 """What is true of any bytes that are taken for a stream: shared by all that make some up."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 from zlib import crc32
 
 from rich.console import Console
@@ -30,17 +29,13 @@ from gputop.ui.device.timeline import TimelineView
 from gputop.ui.device.title import DeviceTitle
 from gputop.ui.device.why_page import FindingsView
 from gputop.ui.drawing.cells import fit, width_of
+from gputop.ui.drawing.live import LiveView
+from gputop.ui.drawing.page import ScrolledPage
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from gputop.ui.drawing.live import LiveView
-    from gputop.ui.drawing.page import ScrolledPage
 
 GOOD = Sample(1_763_640_000.125, Host(cpu_percent=12.5))
 """What comes after whatever it was."""

@@ -3,8 +3,6 @@
 Everything is drawn from one random generator, so a seed gives the same cases on every machine.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable, Sequence

@@ -3,24 +3,24 @@
 A case is bytes, so that one that finds something can be kept as a file and tried again.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from random import Random
+from typing import NamedTuple
 
 from urllib3 import HTTPResponse
 from urllib3.exceptions import HTTPError
 
 from gputop.agent.lines import to_line
-from gputop.agent.snapshot import Inventory, Sample
+from gputop.agent.snapshot import Inventory, Record, Sample
 from gputop.fleet.client import Answer, AskError, Client
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.page import page
@@ -32,12 +32,6 @@ from tests import recordings, streams
 from tests.fuzz import mutation
 from tests.fuzz.invariants import check_line, check_shown
 from tests.prometheus import Request, Site, labels, uuid, vector
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from random import Random
-
-    from gputop.agent.snapshot import Record
 
 CORPUS = Path(__file__).with_name("corpus")
 SHM = Path("/dev/shm")

@@ -1,20 +1,15 @@
 """Any words behind `gputop`: they are understood, or refused in one line with status 2."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from gputop.commands.parser import COMMANDS, parser
 from gputop.console import FINE, USAGE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PARSER = parser()
 

@@ -1,7 +1,5 @@
 """A small number of the cases of `python -m tests.fuzz`, and what it has found before."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

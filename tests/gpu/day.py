@@ -8,8 +8,6 @@ or mode.
 row of the table is doubtful.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import csv

@@ -5,8 +5,6 @@ line until the first record, and the seconds to that, beside those of `ssh` with
 With `--bytes-per-second`, on a slow line.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -6,8 +6,6 @@ hang and the slow calls begin while it does. For a healthy device the age should
 intervals in every sample. The ages of the one that hangs or is slow are printed beside it.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os

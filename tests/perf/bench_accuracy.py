@@ -7,8 +7,6 @@ is of the turns' ratios, each turn of the loop against the turns of the soak aro
 2 %.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import itertools
@@ -18,7 +16,7 @@ import sys
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.request import Request, cpu_target
@@ -26,9 +24,7 @@ from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import loads
 from gputop.bench.worker.backends import Cpu
 from gputop.bench.worker.main import WorkerRun
-
-if TYPE_CHECKING:
-    from gputop.bench.worker.product import Product
+from gputop.bench.worker.product import Product
 
 TURN_SECONDS = 0.2
 

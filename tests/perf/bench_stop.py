@@ -5,8 +5,6 @@ seconds after the begin. `results` counts the stops after which there was a resu
 row a table has none.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import dataclasses

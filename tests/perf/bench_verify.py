@@ -8,8 +8,6 @@ Measured on this CPU: blocks of bare products and of verified ones in turns, in 
 figure is the median of the rounds' ratios of processor time, with quartiles.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import statistics

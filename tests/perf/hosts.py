@@ -4,8 +4,6 @@ Each host sends a line every two seconds, as its agent does over ssh. Counted is
 of one process from the lines to the drawn list, without ssh itself, as percent of one core.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The machine that monitors are compared on: devices of the fake driver, held by real processes."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -11,13 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import Self
 
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.shipped import GIB, children
-
-if TYPE_CHECKING:
-    from typing import Self
 
 FRAMES = 60
 """Seconds of work before it begins again."""

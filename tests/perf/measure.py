@@ -1,7 +1,5 @@
 """What a monitor costs and how soon it answers, seen from the terminal that it runs in."""
 
-from __future__ import annotations
-
 import compileall
 import os
 import random

@@ -6,22 +6,16 @@ into an environment that is deleted in the end; nvtop is used if it is installed
 machine should have nothing else to do.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.driver import FakeDriver, build
-from tests.peers import NAMES, peers
+from tests.peers import NAMES, Peer, peers
 from tests.perf.machine import Machine, Scene
 from tests.perf.measure import Bench, Figures, compile_package, middle
-
-if TYPE_CHECKING:
-    from tests.peers import Peer
 
 COLUMNS_AND_ROWS = (160, 50)
 FIELD = 10

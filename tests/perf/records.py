@@ -1,7 +1,5 @@
 """Time to encode and decode a sample: `python -m tests.perf.records`."""
 
-from __future__ import annotations
-
 import time
 import timeit
 from collections.abc import Callable

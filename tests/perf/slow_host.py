@@ -6,8 +6,6 @@ the driver has another one every half second. What the screen has of it is as ol
 gputop measures ages; beside it is what the screen says of the age.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Recordings on disk: written, cut off, damaged, and read from any place."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import gzip
@@ -9,22 +7,17 @@ import json
 import os
 import re
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from gputop.agent.lines import to_line
-from gputop.agent.snapshot import SCHEMA, Event, Inventory, Sample
+from gputop.agent.snapshot import SCHEMA, Event, Inventory, Record, Sample
 from gputop.recording.reader import Recording, RecordingError
 from gputop.recording.writer import GrowingFile, OutputError, default_name
 from gputop.text import moment
 from tests import recordings, streams
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from gputop.agent.snapshot import Record
 
 NAMES = ["a.jsonl", "a.jsonl.gz"]
 PROCESSES = (streams.process(4000, 0, command="python trainer.py"),)

@@ -1,23 +1,16 @@
 """A recording played: at its own pace, faster, paused, and sought in, by a clock of the test."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
 
 import pytest
 
-from gputop.agent.snapshot import Event, Sample
+from gputop.agent.snapshot import Event, Record, Sample
 from gputop.recording.replay import Played, Replay
 from tests import recordings, streams
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
-    from pathlib import Path
-
-    from gputop.agent.snapshot import Record
 
 BOUND = 30.0
 

@@ -1,11 +1,9 @@
 """Each row of the catalogue is shown, exported, queried and explained, without another table."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
 
 import pytest
+from prometheus_client import Metric
 
 from gputop.agent import words
 from gputop.agent.device import READINGS, SERIES_READINGS, Device
@@ -14,16 +12,11 @@ from gputop.fleet.queries import LIMITS, READ_AS
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.state import ExporterState
 from gputop.output.status_page import COLUMNS, parse_columns
-from gputop.schema.catalogue import CATALOGUE, RECOVERIES, VIRTUALIZATIONS
+from gputop.schema.catalogue import CATALOGUE, RECOVERIES, VIRTUALIZATIONS, Reading
 from gputop.schema.labels import LEGEND, ROWS
 from gputop.schema.values import value_text
 from gputop.stream.history import KEPT, History
 from tests.output.test_public_output import FULL, INVENTORY, SAMPLE
-
-if TYPE_CHECKING:
-    from prometheus_client import Metric
-
-    from gputop.schema.catalogue import Reading
 
 METRICS = [CATALOGUE[name] for name in READINGS if name not in SERIES_READINGS]
 DEVICE = INVENTORY.devices[0]

@@ -1,7 +1,5 @@
 """The table of clock event reasons: its bits are nvml.h's, and any mask can be made again."""
 
-from __future__ import annotations
-
 import pynvml
 import pytest
 from hypothesis import example, given

@@ -1,7 +1,5 @@
 """What readings are called and how they are written; why they are missing; what is wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 

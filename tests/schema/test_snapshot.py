@@ -1,7 +1,5 @@
 """The stream's schema and codec: what goes in comes out, and nothing else gets in."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

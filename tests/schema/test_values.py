@@ -1,7 +1,5 @@
 """Values as texts, and how far a temperature is from the slowdown."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -7,8 +7,6 @@ failed or was left, or where a process has over 5 % more memory at the end than 
 five minutes.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What a user does at the dashboard: each errand begins and ends on the monitor."""
 
-from __future__ import annotations
-
 from tests.e2e.shipped import (
     DOWN,
     END,

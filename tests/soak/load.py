@@ -1,7 +1,5 @@
 """A machine at work: readings that move at every tick, processes and faults that come and go."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import subprocess

@@ -1,18 +1,12 @@
 """The soak, cut short: half a minute of it."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.driver import FakeDriver
 from tests.soak.soak import Row, Soak, verdict
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.driver import FakeDriver
 
 SECONDS, EVERY, WARM = 30.0, 4.0, 0.15
 

@@ -1,7 +1,5 @@
 """The stream of a child process: read, watched, started again, and ended."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

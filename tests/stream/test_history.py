@@ -1,7 +1,5 @@
 """What a stream has said: series on one time axis."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any

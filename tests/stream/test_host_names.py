@@ -1,16 +1,11 @@
 """Several hosts by one word: ranges, files, and patterns of ssh's configuration."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gputop.stream import host_names
 from gputop.stream.host_names import parse_hosts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """One machine of several: its names among theirs, and what is left of it when it is away."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

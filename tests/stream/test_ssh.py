@@ -1,7 +1,5 @@
 """How `ssh` is called, with which names, and what its end means."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import unicodedata

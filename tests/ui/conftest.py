@@ -1,12 +1,10 @@
 """Fixtures for the tests of the screen."""
 
-from __future__ import annotations
-
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 from textual.css.stylesheet import Stylesheet
@@ -18,9 +16,6 @@ from gputop.ui.shell.app import GputopApp
 from tests.sessions import EndlessSession, PreparedSession
 from tests.ui.pilots import QuickPilot, in_threads, lines, text_of
 from tests.ui.together import Scripted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Same = Callable[..., bool]
 

@@ -1,21 +1,14 @@
 """Several machines as one stream, some of them away: what the pictures of `--host` show."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import Inventory, Sample
+from gputop.agent.snapshot import Inventory, Record, Sample
 from gputop.stream.child import Interruption
 from gputop.stream.merge import MachineStream, inventory_of, sample_of
 from tests.streams import NOW
 from tests.ui import scenes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from gputop.agent.snapshot import Record
 
 REFUSED = "ssh: connect to host gpu-2 port 22: Connection refused"
 NO_KEY = "ada@gpu-2: Permission denied (publickey,password)."

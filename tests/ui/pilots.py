@@ -1,46 +1,39 @@
 """Helpers for tests that drive the dashboard."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io
 import time
 import unicodedata
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from textual import events
+from textual.app import App
 from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 from textual.pilot import Pilot
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
 from textual.widgets import Footer, Select, Static
 
+from gputop.agent.snapshot import Record
+from gputop.bench.events import Result
+from gputop.fleet.model import Fleet
 from gputop.fleet.screens.screen import FleetScreen
+from gputop.fleet.screens.state import FleetState
 from gputop.fleet.watch import FleetWatch
+from gputop.stream.child import Interruption
 from gputop.ui.benchmark.screen import BenchmarkTab
+from gputop.ui.drawing.live import LiveView
 from gputop.ui.drawing.page import ScrolledPage
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from tests.streams import PreparedStream
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-    from concurrent.futures import Future
-
-    from rich.console import RenderableType
-    from textual.app import App
-    from textual.screen import Screen
-    from textual.strip import Strip
-    from textual.widget import Widget
-
-    from gputop.agent.snapshot import Record
-    from gputop.bench.events import Result
-    from gputop.fleet.model import Fleet
-    from gputop.fleet.screens.state import FleetState
-    from gputop.stream.child import Interruption
-    from gputop.ui.drawing.live import LiveView
-
-    SomeApp = TypeVar("SomeApp", bound=App[None])
+SomeApp = TypeVar("SomeApp", bound=App[None])
 
 
 def dashboard_of(app: App[None]) -> Dashboard:

@@ -1,18 +1,13 @@
 """Machines in the middle of something, as streams: what the pictures of the screens show."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
-from gputop.agent.snapshot import Event, Process, Sample
+from gputop.agent.snapshot import Event, Process, Record, Sample
 from tests import streams
 from tests.streams import GIB, NOW
-
-if TYPE_CHECKING:
-    from gputop.agent.snapshot import Record
 
 MIB = 1 << 20
 SAMPLES = 90

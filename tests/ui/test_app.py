@@ -1,17 +1,16 @@
 """The dashboard through its keys; what it says while something is missing, and of events."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import os
 import re
 import shutil
 import signal
+from collections.abc import Callable
 from contextvars import Context, copy_context
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from textual.events import Key
@@ -21,7 +20,7 @@ from textual.widgets._toast import Toast
 from gputop.agent.device import DeviceState
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Event, Sample, Source
-from gputop.bench.events import Done, RunLimit
+from gputop.bench.events import Done, Result, RunLimit
 from gputop.bench.results import store
 from gputop.bench.run import simulation
 from gputop.console import INTERRUPTED
@@ -45,7 +44,7 @@ from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import Help
 from gputop.ui.shell.tabs import Tabs
 from gputop.ui.telemetry import Telemetry
-from tests.sessions import EVENTS, RESULT
+from tests.sessions import EVENTS, RESULT, PreparedSession
 from tests.streams import (
     NOW,
     PreparedStream,
@@ -71,13 +70,6 @@ from tests.ui.pilots import (
     shown,
     until,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gputop.agent.snapshot import Sample
-    from gputop.bench.events import Result
-    from tests.sessions import PreparedSession
 
 
 async def test_without_a_driver_the_host_is_shown_until_devices_appear() -> None:

@@ -1,12 +1,10 @@
 """The benchmark tab: its list of results and checks, and runs of several devices."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from textual.events import MouseScrollDown, MouseScrollUp
@@ -16,10 +14,11 @@ from textual.widgets import Footer, Select
 from gputop.agent.device import DeviceState
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Source
-from gputop.bench.events import Failed, Verdict, VerdictPart
+from gputop.bench.events import Failed, Result, Verdict, VerdictPart
 from gputop.bench.plan.kinds import CHECK
 from gputop.bench.results import store
 from gputop.bench.results.store import judged
+from gputop.bench.results.verdict import VerdictLimits
 from gputop.ui.benchmark import running
 from gputop.ui.benchmark.device_choice import ALL
 from gputop.ui.benchmark.form import Form
@@ -27,7 +26,7 @@ from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
-from gputop.ui.drawing.cells import width_of
+from gputop.ui.drawing.cells import Row, width_of
 from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.drawing.palette import FAULT, STRONG, WARN
 from gputop.ui.shell.app import GputopApp
@@ -35,6 +34,7 @@ from gputop.ui.telemetry import Telemetry
 from tests.bench.kept import BASE, COPY, soak, table, with_comparisons
 from tests.bench.workers import RESULT
 from tests.runs import gpu_run
+from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import inventory, process, readings, sample
 from tests.ui import together
 from tests.ui.pilots import (
@@ -50,16 +50,7 @@ from tests.ui.pilots import (
     text_of,
     until,
 )
-from tests.ui.together import GPUS, begun
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gputop.bench.events import Result
-    from gputop.bench.results.verdict import VerdictLimits
-    from gputop.ui.drawing.cells import Row
-    from tests.sessions import EndlessSession, PreparedSession
-    from tests.ui.together import Scripted
+from tests.ui.together import GPUS, Scripted, begun
 
 
 def view(*results: Result) -> ResultsView:

@@ -1,7 +1,5 @@
 """Rows, bars and histories, in cells."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Charts over time: they scroll, and have some minutes in view."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,15 +1,13 @@
 """The device page: what the driver says is what is read there, and why something is missing."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gputop.agent.device import Absence, DeviceSample
 from gputop.agent.nvml.driver import NvmlReader, start
-from gputop.agent.snapshot import Event, Sample
+from gputop.agent.snapshot import Event, Record, Sample
 from gputop.ui.device.bound_map import BoundMap
 from gputop.ui.device.events import EventsView
 from gputop.ui.device.readings import DetailsView
@@ -19,11 +17,8 @@ from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.agent.reader import Clock
 from tests.agent.readings import A_SECOND_LATER, device
+from tests.driver import FakeDriver
 from tests.ui.pilots import rendered
-
-if TYPE_CHECKING:
-    from gputop.agent.snapshot import Record
-    from tests.driver import FakeDriver
 
 UUID = streams.device(0).uuid
 

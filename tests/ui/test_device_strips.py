@@ -1,23 +1,18 @@
 """Power, clock, temperature and what held them back, on the time axis of the throughput."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.bench.events import Progress
 from gputop.bench.plan import target_choice
+from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.run import Run
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.cells import text_of
 from gputop.ui.drawing.charts import GUTTER
 from tests.runs import begin, cpu_run, gpu_run, gpu_sample, look
 from tests.streams import NOW, inventory, sample
-
-if TYPE_CHECKING:
-    from gputop.bench.run.device_run import DeviceRun
 
 BARS = "▮"
 

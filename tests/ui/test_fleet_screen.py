@@ -1,14 +1,13 @@
 """The fleet screen, key by key; and what it says where there is nothing, or something is wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.pilot import Pilot
 
 from gputop.agent.problem import Problem
 from gputop.fleet.model import BUSY, METRICS, POWER, Fleet, median_of
@@ -18,9 +17,6 @@ from gputop.fleet.screens.state import FleetState, group_gpus, parse_filter
 from gputop.ui.shell.app import GputopApp
 from tests.fleets import AWAY, LABELS, fleet
 from tests.ui.pilots import fleet_screen, lines, press, settle, settled, text_of
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
 
 WHERE = "http://prom:9090"
 SOME = fleet(512)

@@ -1,10 +1,9 @@
 """The form of a stress test, and the choice of its devices."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Button, Footer, Input, OptionList, Select
 
 from gputop.agent.snapshot import DriverState
@@ -16,6 +15,7 @@ from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.shell.app import GputopApp
 from tests.bench.machines import WHOLE, divided, instance, seen
 from tests.bench.workers import CPU as A_CPU
+from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import PreparedStream, device, inventory, no_driver, sample
 from tests.ui.pilots import (
     app_with,
@@ -29,11 +29,6 @@ from tests.ui.pilots import (
     type_at_once,
     wrong_fields,
 )
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
-    from tests.sessions import EndlessSession, PreparedSession
 
 
 def field(app: GputopApp, name: str) -> Input:

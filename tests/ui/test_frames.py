@@ -1,11 +1,10 @@
 """What goes to the terminal for a page and for a tick, by counting frames and bytes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from textual.app import App
+from textual.pilot import Pilot
 
 from gputop.agent.snapshot import Sample
 from gputop.ui.device.title import DeviceTitle
@@ -13,15 +12,10 @@ from gputop.ui.drawing.live import LiveView
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import ScreenCells
+from tests.sessions import EndlessSession
 from tests.streams import PreparedStream, no_driver, sample
 from tests.ui import scenes
 from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown, until
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
-    from tests.sessions import EndlessSession
-
 
 SIZE = 160, 50
 PAGE_BYTES, TICK_BYTES = 18_000, 3_000

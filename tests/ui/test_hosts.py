@@ -1,14 +1,13 @@
 """Several hosts on the screen: a section each, and what is said of those that are away."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 
 from gputop.agent.device import Absence, DeviceState
-from gputop.agent.snapshot import Event, Sample
+from gputop.agent.snapshot import Event, Record, Sample
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.title import DeviceTitle
@@ -22,17 +21,11 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry
 from tests import streams
+from tests.sessions import PreparedSession
 from tests.streams import NOW, PreparedStream, readings
 from tests.ui import fleets, scenes
+from tests.ui.conftest import Same
 from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
-    from gputop.agent.snapshot import Record
-    from tests.sessions import PreparedSession
-    from tests.ui.conftest import Same
-
 
 USUAL, WIDE = (120, 40), (140, 30)
 

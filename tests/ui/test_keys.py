@@ -1,11 +1,10 @@
 """Keys, clicks and notes: which act where, and in which order."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from textual.command import CommandList, CommandPalette
@@ -22,6 +21,7 @@ from gputop.ui.shell.actions import ACTIONS, OTHERS, key_name
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import ABOUT, FIRST, Help, SettingsScreen
+from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
 from tests.ui.pilots import (
@@ -35,11 +35,6 @@ from tests.ui.pilots import (
     type_at_once,
     until,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.sessions import EndlessSession, PreparedSession
 
 
 def of_one(**options: Any) -> GputopApp:

@@ -1,12 +1,11 @@
 """What the tab draws of a run: of one device or several, of a table or a rate over time."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from rich.style import Style
 
 from gputop.agent.problem import Problem
 from gputop.bench.events import (
@@ -28,18 +27,12 @@ from gputop.ui.benchmark.plot import COLOURS, round_up
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
-from gputop.ui.drawing.cells import width_of
+from gputop.ui.drawing.cells import Row, width_of
 from gputop.ui.drawing.palette import BUSY, FAULT, GOOD, MEMORY, TEXT, WARN
 from gputop.ui.telemetry import Telemetry
 from tests.sessions import EVENTS, PLANNED, RESULT, table_events, table_result
 from tests.streams import device, inventory, readings, sample
 from tests.ui.together import GPUS, PLAN, begun, group, result
-
-if TYPE_CHECKING:
-    from rich.style import Style
-
-    from gputop.ui.drawing.cells import Row
-
 
 TABLES = ("sweep", "step", "copy", "peak")
 

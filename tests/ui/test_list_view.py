@@ -1,7 +1,5 @@
 """The list widget: order, filter, selection and scrolling, as drawn."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from gputop.ui.drawing.cells import text_of

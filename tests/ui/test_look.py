@@ -1,21 +1,23 @@
 """The look of the whole screen, and its themes: legible, and told apart by all eyes."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color as Background
 from textual.color import Lab, rgb_to_lab
 from textual.filter import NoColor
+from textual.strip import Strip
 
 from gputop import settings as kept
 from gputop.agent.device import DeviceState
@@ -36,6 +38,7 @@ from gputop.ui.drawing.look import (
     THEMES,
     Look,
     Terminal,
+    Theme,
     ascii_text,
     choose_look,
 )
@@ -43,18 +46,9 @@ from gputop.ui.drawing.palette import ROLES
 from gputop.ui.monitor.layout import Density
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal_input import BackgroundAnswered
+from tests.sessions import PreparedSession
 from tests.streams import NO_DRIVER, PreparedStream, inventory, lost, process, readings, sample
 from tests.ui.pilots import app_with, lines, noted, settle, settled, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from rich.color import Color
-    from textual.strip import Strip
-
-    from gputop.ui.drawing.look import Theme
-    from tests.sessions import PreparedSession
 
 AWAY = (DeviceState.LOST, DeviceState.NOT_RESPONDING, DeviceState.NEEDS_RESET)
 

@@ -1,7 +1,5 @@
 """Small terminals: no number, tab or note is cut."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -1,18 +1,17 @@
 """A device as a panel and as a row: what is there, what is left out, and that nothing moves."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.pilot import Pilot
 
-from gputop.agent.device import GPM_READINGS, READINGS, Absence, DeviceSample, DeviceState
+from gputop.agent.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.health.findings import Bound, BoundBy, Finding, Severity
 from gputop.stream.history import History
 from gputop.text import ABSENT
@@ -30,12 +29,6 @@ from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.header import Header
 from tests.ui import scenes
 from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
-    from gputop.agent.device import Device
-
 
 GIB = 1 << 30
 LINKS = tuple(

@@ -1,17 +1,10 @@
 """Lines that cross, drawn in one plot: each keeps its dots, its colour and its mark."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from gputop.ui.benchmark.plot import PlotArea, PlotAxis, PlotLine, plot_rows, tick
-from gputop.ui.drawing.cells import text_of, width_of
+from gputop.ui.drawing.cells import Row, text_of, width_of
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY
-
-if TYPE_CHECKING:
-    from gputop.ui.drawing.cells import Row
 
 X = PlotAxis(0.0, 4.0, ((0.0, "0"), (2.0, "2"), (4.0, "4")))
 Y = PlotAxis(0.0, 10.0, ((0.0, "0"), (10.0, "10")))

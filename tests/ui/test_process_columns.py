@@ -1,7 +1,5 @@
 """The columns of the process table: which fit, and what they say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

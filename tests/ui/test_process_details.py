@@ -1,23 +1,19 @@
 """Details of single processes, real ones where they can be had."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gputop.agent.linux.procfs import TICKS_PER_SECOND
 from gputop.agent.masking import MASK
 from gputop.ui.processes.process_details import COMMAND_BYTES, MOST_PARENTS, read_details
+from tests.agent.fake_proc import FakeProc
 from tests.agent.test_procfs import child, proc, start_of
-
-if TYPE_CHECKING:
-    from tests.agent.fake_proc import FakeProc
 
 __all__ = ["child", "proc"]
 START = 1700000000 + 500 / TICKS_PER_SECOND

@@ -1,18 +1,18 @@
 """The page of a process: what is known of it and why not more, and its environment."""
 
-from __future__ import annotations
-
 import contextlib
+from collections.abc import AsyncIterator, Callable
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Footer
 
 from gputop.agent.device import Absence
 from gputop.agent.masking import MASK
 from gputop.agent.problem import Problem, ProblemError
-from gputop.agent.snapshot import Source
+from gputop.agent.snapshot import Inventory, Process, Source
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.processes.process_details import ProcessDetails
@@ -22,13 +22,6 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests.streams import PreparedStream, inventory, process, sample, unseen
 from tests.ui.pilots import dashboard_of, settle, settled, shown, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from textual.pilot import Pilot
-
-    from gputop.agent.snapshot import Inventory, Process
 
 VARIABLES = (
     ("PATH", "/usr/bin:/bin"),

@@ -1,23 +1,16 @@
 """The process table without a screen: order, filter, tree, selection, window."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.agent.snapshot import ProcessKind
+from gputop.agent.snapshot import Process, ProcessKind
 from gputop.ui.processes import columns
 from gputop.ui.processes.columns import COLUMNS, GPU, PID, ProcessColumn, ProcessRow
 from gputop.ui.processes.table_state import ProcessTable, branches
 from tests.streams import NOW, crowd, inventory, process, sample, unseen
-
-if TYPE_CHECKING:
-    from gputop.agent.snapshot import Process
-
 
 FULL = process(
     *(9, 0),

@@ -1,18 +1,18 @@
 """The process table on screen: what is drawn, and what keys and mouse do to it."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from signal import Signals
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from textual.app import App
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
 
 from gputop.agent.device import Absence
 from gputop.agent.problem import Problem
-from gputop.ui.drawing.cells import text_of
+from gputop.agent.snapshot import Process
+from gputop.ui.drawing.cells import Row, text_of
 from gputop.ui.drawing.palette import DIM
 from gputop.ui.processes import signals
 from gputop.ui.processes.screen import ProcessesTab, ProcessesView
@@ -22,13 +22,6 @@ from gputop.ui.telemetry import Telemetry
 from tests.streams import GIB, crowd, device, inventory, process, readings, sample
 from tests.ui import pilots
 from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown, type_at_once, until
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.pilot import Pilot
-
-    from gputop.agent.snapshot import Process
-    from gputop.ui.drawing.cells import Row
 
 
 class TableApp(App[None]):

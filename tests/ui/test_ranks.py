@@ -1,31 +1,24 @@
 """The page of ranks: its rows, its sentence, several hosts, several jobs, and nothing to show."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Footer
 
 from gputop.agent.device import Absence
-from gputop.agent.snapshot import Machine, MachineState, Sample
+from gputop.agent.snapshot import Machine, MachineState, Process, Record, Sample
 from gputop.ui.drawing.palette import WARN
 from gputop.ui.processes.process_page import ProcessPage
 from gputop.ui.processes.ranks import RanksPage, RanksTitle, RanksView
+from gputop.ui.shell.app import GputopApp
 from tests import streams
 from tests.health.histories import BUSY, IDLE, SM, TENSOR, WATTS, WORKING, device
 from tests.streams import NOW
+from tests.ui.conftest import Same
 from tests.ui.pilots import app_with, dashboard_of, press, settle, shown, until
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from textual.pilot import Pilot
-
-    from gputop.agent.snapshot import Process, Record
-    from gputop.ui.shell.app import GputopApp
-    from tests.ui.conftest import Same
 
 JOB = "node01:29500"
 WAITS: Mapping[str, Any] = {**WORKING, BUSY: 100, SM: 12.0, TENSOR: 0.0, WATTS: 180.0}

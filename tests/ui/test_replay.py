@@ -1,21 +1,20 @@
 """Recordings: how the dashboard plays and makes them."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno
 import os
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Footer
 
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import Event
+from gputop.agent.snapshot import Event, Record
 from gputop.recording import writer
 from gputop.recording.reader import Recording
 from gputop.recording.replay import Replay
@@ -31,15 +30,8 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header, ReplayBar
 from tests import recordings, streams
 from tests.streams import PreparedStream
+from tests.ui.conftest import Same
 from tests.ui.pilots import dashboard_of, noted, resize, send, settle, settled, shown, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from textual.pilot import Pilot
-
-    from gputop.agent.snapshot import Record
-    from tests.ui.conftest import Same
 
 
 class Watched(Replay):

@@ -1,7 +1,5 @@
 """Choice of a signal and of its processes: nothing is sent without a second key."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import errno
@@ -12,26 +10,22 @@ import sys
 import time
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from textual.app import App
+from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 import gputop.ui
 from gputop.agent.linux import procfs
+from gputop.agent.snapshot import Process
 from gputop.ui.processes import signals
 from gputop.ui.processes.signal_dialog import Order, SendSignal, signal_targets
 from gputop.ui.processes.signals import send_signal
 from tests.agent.test_procfs import BOUND, NOBODY, child, proc, start_of
 from tests.streams import device, process
 from tests.ui.pilots import lines, settle, settled, text_of
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
-    from gputop.agent.snapshot import Process
-
 
 DEVICES = tuple(device(index) for index in range(12))
 LAUNCHER: dict[str, Any] = {

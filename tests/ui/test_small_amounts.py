@@ -1,14 +1,12 @@
 """A value that is not zero never reads as zero, nor one that is not full as full, on any page."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import pytest
 
-from gputop.agent.device import GPM_READINGS
+from gputop.agent.device import GPM_READINGS, DeviceSample
 from gputop.agent.snapshot import Host, Sample
 from gputop.fleet.model import BUSY, MEMORY, Gpu
 from gputop.fleet.screens import panels
@@ -18,6 +16,7 @@ from gputop.output.status_page import page
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.timeline import TimelineView
 from gputop.ui.drawing import cells
+from gputop.ui.drawing.cells import Row
 from gputop.ui.monitor import panel
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
@@ -29,12 +28,6 @@ from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.ui import scenes
 from tests.ui.pilots import rendered
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gputop.agent.device import DeviceSample
-    from gputop.ui.drawing.cells import Row
 
 GIB, MIB = 1 << 30, 1 << 20
 TOTAL = round(79.647 * GIB)

@@ -3,17 +3,16 @@
 After an intended change: `pytest --snapshot-update`, and look at the difference.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Input, Select
 
-from gputop.agent.snapshot import Source
+from gputop.agent.snapshot import Record, Source
 from gputop.bench.events import Verified
 from gputop.bench.run.run import Run
 from gputop.ui.benchmark.readout import ReadoutView
@@ -24,15 +23,9 @@ from gputop.ui.telemetry import Telemetry
 from tests.runs import gpu_run
 from tests.streams import PreparedStream, crowd, inventory, lost, no_driver, readings, sample
 from tests.ui import scenes
+from tests.ui.conftest import Same
 from tests.ui.pilots import app_with, open_form, settle, shown, until
-from tests.ui.together import GPUS, begun
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
-    from gputop.agent.snapshot import Record
-    from tests.ui.conftest import Same
-    from tests.ui.together import Scripted
+from tests.ui.together import GPUS, Scripted, begun
 
 Scene = Callable[[], list["Record"]]
 """Makes the records of a screen, in the test that shows it."""

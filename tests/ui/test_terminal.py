@@ -1,18 +1,17 @@
 """The screen on the terminal is the one that Textual draws, whatever was sent before."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
 import termios
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
 
 import pyte
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual.app import App
+from textual.app import App, ComposeResult
 from textual.events import Key, Paste, Resize
 from textual.geometry import Size
 from textual.messages import InBandWindowResize
@@ -23,12 +22,6 @@ from gputop.console import COLUMNS, ROWS
 from gputop.ui import terminal
 from gputop.ui.terminal import CANCEL, ScreenCells, TerminalDriver
 from gputop.ui.terminal_input import PASTE_END, PASTE_START, BackgroundAnswered, InputFilter
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from textual.app import ComposeResult
-
 
 WIDTH, HEIGHT = 30, 4
 FAMILY = "👩\u200d👩\u200d👧"

@@ -1,7 +1,5 @@
 """Charts of a device over one time axis."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,16 +1,15 @@
 """The page of findings, and the gravest of each device on the monitor."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from rich.console import Group
 
 from gputop.agent.device import DeviceState
-from gputop.agent.snapshot import Event, Sample
+from gputop.agent.snapshot import Event, Record, Sample
 from gputop.health.conditions import STATES
 from gputop.ui.device.why_page import FindingsView
 from gputop.ui.drawing.cells import text_of
@@ -20,11 +19,6 @@ from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.health.histories import GPM_OFF, NO_GPM, WORKING, Machine, device, saw, trainer
 from tests.ui.pilots import app_with, press, rendered, settle, settled, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gputop.agent.snapshot import Record
 
 STARVED = {"gpu_utilization_percent": saw(95, 0, 8, 3)}
 HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 1200}

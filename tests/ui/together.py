@@ -1,10 +1,9 @@
 """Several devices under stress whose events are known: what each says, by its number."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator
+from typing import Any
 
 from gputop.bench.events import (
     Conditions,
@@ -19,14 +18,10 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
+from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.run import Run
 from tests.sessions import PLANNED, RESULT, PreparedSession, table_events
 from tests.streams import inventory, sample
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from gputop.bench.run.device_run import DeviceRun
 
 GPUS = target_choice.targets(inventory(8), sample(8, []))[:8]
 PLAN = dataclasses.replace(PLANNED, m=8192, n=8192, k=8192, dtype="bfloat16", rows=0)
