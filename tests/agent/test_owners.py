@@ -1,6 +1,7 @@
 """Who processes are: real ones where they can be had, and a directory like /proc where not."""
 
 import os
+import pwd
 import subprocess
 import sys
 import threading
@@ -141,6 +142,30 @@ def test_a_kernel_that_does_not_list_children(proc: FakeProc, owners: Owners) ->
     owner = find(owners, 7)
     assert owner.user is not None
     assert {owner.absent[name] for name in CHILDREN} == {Absence.NOT_SUPPORTED}
+
+
+def test_a_user_name_that_is_never_answered(
+    clock: Time, proc: FakeProc, owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number stands for it, and other names are not held up. Later the name is there."""
+    answered, found = threading.Event(), pwd.getpwuid(os.getuid())
+
+    def getpwuid(uid: int) -> pwd.struct_passwd:
+        if uid == 1000:
+            assert answered.wait(BOUND)
+        return found
+
+    monkeypatch.setattr(pwd, "getpwuid", getpwuid)
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.01)
+    owners = Owners(proc.path)
+    proc.add(7, uid=1000)
+    proc.add(8, uid=1001)
+    for _ in range(3):
+        assert (find(owners, 7).user, find(owners, 7).command) == ("1000", "python train.py")
+        assert find(owners, 8).user == found.pw_name
+        clock.now += 1.0
+    answered.set()
+    until(lambda: find(owners, 7).user == found.pw_name)
 
 
 def test_a_command_line_that_blocks(clock: Time, proc: FakeProc, owners: Owners) -> None:

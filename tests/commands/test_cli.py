@@ -71,7 +71,7 @@ REFUSED = [
     (["--prometheus", "http://a", "--host", "b"], "for a fleet. Leave it out, or --prometheus."),
     (["--prometheus", "http://a", "stream"], "--prometheus is not for `stream`. Leave it out."),
     (["--prometheus", "http://ada:s3cret@a"], "and GPUTOP_PROMETHEUS_PASSWORD."),
-    (["--prometheus", "prometheus"], "give http://prometheus:9090."),
+    (["--prometheus", "prometheus"], "give http://prometheus:9090, without ? and #."),
     (["--prometheus", "http://a", "--match", "cluster=a"], """'cluster="a",rack=~"r1.*"'."""),
     (["exporter", "-u", "ada"], "for metrics of devices. Leave it out, or add --processes."),
     (["exporter", "--certfile", "a"], "TLS needs --certfile and --keyfile. Give both."),

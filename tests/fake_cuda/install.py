@@ -253,7 +253,7 @@ def _patch_cuda(machine: Machine, memory: Memory) -> None:
         with machine.using(machine.defaults[number_of(device, 0)]):
             yield
 
-    cuda.init = lambda: None
+    cuda.init = lambda: machine.faults.reach("init")
     cuda.is_available = cuda.is_initialized = lambda: True
     cuda.device_count = lambda: len(machine.devices)
     cuda.get_device_capability = lambda *_: settings.compute_capability
