@@ -15,7 +15,7 @@ from gputop.bench.results import store
 from gputop.bench.results.differences import comparison_page
 from gputop.commands.arguments import output_width, print_json, print_text
 from gputop.commands.bench_results import show_page
-from gputop.console import FINE, USAGE
+from gputop.console import FINE, USAGE, print_message
 from gputop.output.result_pages import result_list
 from gputop.text import visible
 
@@ -36,10 +36,13 @@ def history(args: argparse.Namespace) -> int:
             "Results have the index and the UUID of a GPU. Name it by one of them.",
             USAGE,
         )
+    unread: list[ProblemError] = []
     try:
-        results = store.recent()
+        results = store.recent(unread=unread)
     except ProblemError as error:
         raise RunRefusedError(f"{error}.") from None
+    for problem in unread:
+        print_message(f"warning: {problem}.")
     for device in named:
         results = [each for each in results if _is_of(each, device)]
     if args.json:

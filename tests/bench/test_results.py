@@ -1,6 +1,7 @@
 import contextlib
 import json
 import os
+import re
 import sqlite3
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -46,24 +47,24 @@ WHOLE = json.dumps(asdict(RESULT)).encode()
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_a_damaged_file_is_named_and_left_as_it_is(
+def test_a_damaged_file_is_named_left_as_it_is_and_hides_no_other_result(
     folder: Path, capsys: pytest.CaptureFixture[str], document: bytes, says: str
 ) -> None:
     store.append(RESULT)
     (file,) = folder.iterdir()
     file.write_bytes(document)
-    for use in (store.recent, lambda: store.append(replace(RESULT, started_at=1.0))):
-        with pytest.raises(ProblemError, match=says) as caught:
-            use()
-        assert f"Move {file} away" in str(caught.value)
-        assert "\n" not in str(caught.value)
+    later = store.append(replace(RESULT, started_at=RESULT.started_at + 1))
+    assert store.recent() == [later]
+    assert main(["bench", "--history"]) == 0
+    listed = capsys.readouterr()
+    assert listed.out.count(later.dtype) == 1
+    (warning,) = listed.err.splitlines()
+    assert re.search(says, warning)
+    assert f"Move {file} away" in warning
     assert main(["bench", "--compare", str(file), str(file)]) == 3
     (line,) = capsys.readouterr().err.splitlines()
     assert "cannot be compared: it is not a complete result (" in line
     assert file.read_bytes() == document
-    file.unlink()
-    (kept,) = store.recent()
-    assert kept.started_at == 1.0, "a new result is kept beside it"
 
 
 def test_a_folder_that_is_none_is_named(folder: Path) -> None:

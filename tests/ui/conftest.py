@@ -44,7 +44,7 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     What waits for a key, a sample or a worker waits, however slow the machine is.
     """
-    monkeypatch.setattr(store, "recent", lambda _: [])
+    monkeypatch.setattr(store, "recent", lambda *_: [])
     monkeypatch.setattr(store, "append", lambda result, *_: result)
     monkeypatch.setattr("gputop.bench.plan.request.cpu_name", lambda: "AMD EPYC 9654")
     monkeypatch.setattr("gputop.bench.run.device_run.SILENT_SECONDS", 3_600.0)

@@ -142,7 +142,7 @@ def selected(pilot: Pilot[None]) -> str:
 async def test_keys_and_the_wheel_look_through_them_and_a_new_one_is_selected(
     monkeypatch: pytest.MonkeyPatch, session: type[PreparedSession]
 ) -> None:
-    monkeypatch.setattr(store, "recent", lambda _: many(30))
+    monkeypatch.setattr(store, "recent", lambda *_: many(30))
     async with settled(app_with(inventory(1), sample(1, [])), (80, 24)) as (app, pilot):
         await open_form(pilot)
         assert " 830 " in selected(pilot)
@@ -168,7 +168,7 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
     assert earlier.result is not None
     results = [earlier.result, *many(3)]
     forgotten: list[Result] = []
-    monkeypatch.setattr(store, "recent", lambda _: results)
+    monkeypatch.setattr(store, "recent", lambda *_: results)
     monkeypatch.setattr(
         store, "curves_of", lambda one: earlier.kept_curves() if one is results[0] else None
     )
@@ -241,7 +241,7 @@ async def test_the_parts_of_a_check_are_one_row_that_unfolds_and_has_a_report(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(store, "recent", lambda _: [*parts(), soak(800.0, ago=9.0)])
+    monkeypatch.setattr(store, "recent", lambda *_: [*parts(), soak(800.0, ago=9.0)])
     monkeypatch.setattr(store, "curves_of", lambda _: None)
     async with settled(app_with(inventory(1), sample(1, []))) as (app, pilot):
         await pilot.press("2")

@@ -142,9 +142,14 @@ def forget(result: Result) -> None:
         raise _refused(file, error) from None
 
 
-def recent(limit: int | None = None) -> list[Result]:
-    """Return the latest results, newest first; raise `ProblemError` if they cannot be read."""
-    return [*islice(_stored(RESULT), limit)]
+def recent(
+    limit: int | None = None, unread: list[ProblemError] | None = None
+) -> list[Result]:
+    """Return the latest results, newest first; raise `ProblemError` if there is no folder for them.
+
+    The problems of damaged files are added to `unread`.
+    """
+    return [*islice(_stored(RESULT, unread), limit)]
 
 
 def of_device(uuid: str | None, name: str) -> Iterator[Result]:
@@ -154,8 +159,13 @@ def of_device(uuid: str | None, name: str) -> Iterator[Result]:
             yield result
 
 
-def _stored(end: str) -> Iterator[Result]:
-    """Yield the results whose files have names with this end, newest first."""
+def _stored(
+    end: str, unread: list[ProblemError] | None = None
+) -> Iterator[Result]:
+    """Yield the results whose files have names with this end, newest first.
+
+    A damaged file is skipped, and hides no other result.
+    """
     place = folder()
     _import_old(place.with_name(OLD_FILE))
     try:
@@ -172,7 +182,8 @@ def _stored(end: str) -> Iterator[Result]:
         except FileNotFoundError:  # another gputop has removed it
             continue
         except (OSError, ValueError) as error:
-            raise _refused(file, error) from None
+            if unread is not None:
+                unread.append(_refused(file, error))
 
 
 def _import_old(old: Path) -> None:
@@ -218,7 +229,9 @@ def _refused(file: Path, error: Exception) -> ProblemError:
         why = error.strerror or str(error)
         remedy = f"See the permissions of {shown} and the room on its disk, or set XDG_DATA_HOME"
         return _problem(why, remedy)
-    return _problem(f"{visible(file.name)}: {error}", f"Move {shown} away")
+    why = f"{visible(file.name)}: {error}"
+    what = "An earlier result cannot be used"
+    return ProblemError(Problem(what, visible(why), f"Move {shown} away"))
 
 
 def _problem(why: str, remedy: str) -> ProblemError:

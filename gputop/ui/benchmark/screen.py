@@ -129,12 +129,15 @@ class BenchmarkTab(LiveTab):
 
     @work(group="results", exit_on_error=False)
     async def _load_results(self) -> None:
-        problem = None
+        problems: list[ProblemError] = []
         results: list[Result] = []
         try:
-            results = await asyncio.to_thread(store.recent, MOST_RESULTS)
+            results = await asyncio.to_thread(
+                store.recent, MOST_RESULTS, problems
+            )
         except ProblemError as error:
-            problem = str(error)
+            problems.append(error)
+        problem = str(problems[0]) if problems else None
         # Some runs may have ended since.
         new = self._results.results
         self._results.show(results, problem)
