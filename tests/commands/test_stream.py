@@ -85,3 +85,10 @@ def test_samples_of_several_hosts_count_once_each_has_answered() -> None:
     assert written == [streams.inventory(1), sample, sample]
     hosts.ask.assert_called_once_with(gpm=False)
     hosts.close.assert_awaited_once()
+
+
+def test_csv_without_devices_says_why_once() -> None:
+    ended = run("stream", "--format", "csv", "--count", "1")
+    assert (ended.returncode, ended.stdout) == (3, "")
+    (why,) = ended.stderr.splitlines()
+    assert "No NVIDIA driver" in why
