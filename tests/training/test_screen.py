@@ -121,7 +121,7 @@ async def test_the_end_of_the_command_is_said(status: int, text: str, tmp_path: 
     async with app.run_test(size=(80, 24)) as pilot:
         await read(pilot)
         await until(pilot, lambda: text in shown(pilot, TrainingSummary))
-        assert f"Its output is kept in {tmp_path}"[:40] in shown(pilot, TrainingSummary)
+        assert f"Its output is kept in {tmp_path}"[:26] in shown(pilot, TrainingSummary)
 
 
 STEPS = tuple(f"step {n}" for n in range(400))
