@@ -120,8 +120,9 @@ async def test_the_end_of_the_command_is_said(status: int, text: str) -> None:
     app = app_of(Followed("step 1", "step 2", run=run))
     async with app.run_test(size=(80, 24)) as pilot:
         await read(pilot)
-        await until(pilot, lambda: text in shown(pilot, TrainingSummary))
-        assert "Its output is kept in /home/ada/runs/7" in shown(pilot, TrainingSummary)
+        kept = "Its output is kept in /home/ada/runs/7"
+        await until(pilot, lambda: kept in shown(pilot, TrainingSummary))
+        assert text in shown(pilot, TrainingSummary)
 
 
 STEPS = tuple(f"step {n}" for n in range(400))
