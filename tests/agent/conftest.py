@@ -1,5 +1,3 @@
-"""Samplers over fake drivers, at a time of the test's own."""
-
 import math
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace

@@ -1,5 +1,3 @@
-"""The agent alone: sent as an archive, and run from memory by any Python from 3.9 on."""
-
 import io
 import os
 import pwd

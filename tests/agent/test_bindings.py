@@ -1,5 +1,3 @@
-"""Other distributions that install a `pynvml`, beside nvidia-ml-py in one environment."""
-
 import importlib.util
 import sys
 import warnings

@@ -1,5 +1,3 @@
-"""Control groups as the runtimes name them, from their documentation and their issues."""
-
 import pytest
 
 from gputop.agent.linux.cgroup import Cgroup, parse_cgroup

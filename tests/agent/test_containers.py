@@ -1,5 +1,3 @@
-"""Names of containers, from files as the runtimes and the kubelet write them."""
-
 import json
 import pwd
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""A driver's failure and what the machine shows, as the one problem behind both."""
-
 from collections.abc import Callable
 from functools import partial
 

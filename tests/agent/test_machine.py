@@ -1,5 +1,3 @@
-"""The machine's files, as kinds of kernels and containers have them."""
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""MIG instances, as devices under their GPU, while they come and go."""
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""NVML's readings, through the real nvidia-ml-py and the fake driver."""
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -184,7 +182,6 @@ def test_a_driver_is_gone_only_where_it_says_so_itself(
 def test_a_device_that_fails_every_call_is_not_ok(
     nvml: FakeDriver, code: int, absence: Absence, calls: str
 ) -> None:
-    """Nor is anything of what it said before, and everything is asked anew once it answers."""
     nvml.write(DEVICE, FakeDevice())
     sick, well = start().readers()
     device = sick.read(gpm=False)[0].device

@@ -1,5 +1,3 @@
-"""Xids through the fake driver, whose tests report them."""
-
 import time
 
 import pytest

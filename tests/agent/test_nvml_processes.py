@@ -1,5 +1,3 @@
-"""What processes use, and who is one of the Multi-Process Service's, through the fake driver."""
-
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -91,7 +89,6 @@ def test_the_newest_row_of_a_process_counts(watch: Watch) -> None:
 
 
 def test_a_period_without_a_row_is_not_yet_idle(watch: Watch) -> None:
-    """The driver may have one a second, just after it was asked."""
     watched = watch(7, 8)
     watched.after(FakeUsage(7, 60), FakeUsage(8, 70))
     assert watched.after() == [(60, 0, 0, 0), (70, 0, 0, 0)]
@@ -99,7 +96,6 @@ def test_a_period_without_a_row_is_not_yet_idle(watch: Watch) -> None:
 
 
 def test_the_first_answer_goes_back_too_far(nvml: FakeDriver) -> None:
-    """It is of the whole ring: who was at work long ago is in it."""
     reading = read(nvml, FakeDevice(processes=(FakeProcess(7),), usage=(FakeUsage(7, 95),)))
     assert usage(reading.processes[0]) == (None, None, None, None)
     assert reading.processes[0].absent["sm_utilization_percent"] is Absence.NO_DATA_YET

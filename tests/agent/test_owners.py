@@ -1,5 +1,3 @@
-"""Who processes are: real ones where they can be had, and a directory like /proc where not."""
-
 import os
 import subprocess
 import sys
@@ -84,7 +82,6 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
-    """Its command line comes as it is: making it harmless is for who shows it."""
     owner = find(Owners(), child.pid)
     this = psutil.Process()
     assert owner.user == this.username()
@@ -115,7 +112,6 @@ def test_cpu_is_that_of_the_time_since_the_look_before(
 
 
 def test_the_workers_of_a_process(clock: Time, proc: FakeProc, owners: Owners) -> None:
-    """They are on no device, and what they take of the CPU is why it waits."""
 
     def add_workers(first: int, second: int, state: bytes) -> None:
         proc.add(20, parent=7, user_ticks=first)
@@ -183,7 +179,6 @@ def until(there: Callable[[], bool]) -> None:
 
 
 def test_a_pid_that_is_used_again(clock: Time, proc: FakeProc, owners: Owners) -> None:
-    """Another process, with nothing of the first one's, once the driver has listed it itself."""
     proc.add(user_ticks=1000)
     find(owners, 7)
     clock.now += 1.0
@@ -240,14 +235,12 @@ def test_command_lines(proc: FakeProc, owners: Owners, raw: bytes, command: str)
 
 
 def test_hidepid_1(proc: FakeProc, owners: Owners) -> None:
-    """The directory can be seen, and nothing in it."""
     proc.add()
     proc.forbidden = {"7/stat", "7/status", "7/cmdline", "7/cgroup"}
     assert find(owners, 7) == unseen(7, Absence.NO_PERMISSION)
 
 
 def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no directory, but the kernel knows the pid."""
 
     def refuse(pid: int, number: int) -> None:
         assert number == 0
@@ -259,7 +252,6 @@ def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_else_of_an_environment_is_kept(proc: FakeProc, owners: Owners) -> None:
-    """Neither what is read nor what is sent has its secrets."""
     names = ("AWS_SECRET_ACCESS_KEY", "RANK_TOKEN", "X_MASTER_ADDR")
     secrets = "".join(f"{name}={SECRET}\0" for name in names)
     proc.add(environ=f"{secrets}{TORCHRUN}\0".encode())
@@ -273,7 +265,6 @@ def test_nothing_else_of_an_environment_is_kept(proc: FakeProc, owners: Owners) 
 
 
 def test_an_environment_that_may_not_be_read(proc: FakeProc, owners: Owners) -> None:
-    """Of another user: its reason is given, because it may have a rank."""
     proc.add()
     proc.forbidden = {"7/environ"}
     owner = find(owners, 7)

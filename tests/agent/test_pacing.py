@@ -1,5 +1,3 @@
-"""Samples for a reader that asks for each of them."""
-
 import dataclasses
 from collections.abc import Sequence
 

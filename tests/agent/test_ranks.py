@@ -1,5 +1,3 @@
-"""Ranks: the environments of launchers."""
-
 import pytest
 
 from gputop.agent.linux.ranks import NAMES, Rank, kept_variables, rank_of

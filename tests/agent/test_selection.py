@@ -1,5 +1,3 @@
-"""Which devices `--id` and `--only-visible` choose."""
-
 import re
 
 import pytest

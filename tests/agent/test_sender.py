@@ -1,5 +1,3 @@
-"""What the agent writes, what its reader may ask for, and when it ends."""
-
 import json
 import os
 import subprocess

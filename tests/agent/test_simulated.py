@@ -1,5 +1,3 @@
-"""The simulation: the same at every start, and physically possible."""
-
 from collections.abc import Iterator
 from statistics import fmean
 from typing import Any

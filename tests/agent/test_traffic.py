@@ -1,5 +1,3 @@
-"""Rates from counters that wrap, go backwards, stand still, or are not there."""
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,5 +1,3 @@
-"""CUDA_VISIBLE_DEVICES, as CUDA reads it."""
-
 from collections.abc import Sequence
 
 import pytest
@@ -74,7 +72,6 @@ def test_numbers_are_those_of_the_bus() -> None:
 
 @pytest.mark.parametrize("order", [None, "FASTEST_FIRST", ""])
 def test_numbers_on_a_mixed_machine_are_refused(order: str | None) -> None:
-    """CUDA says only which is the first, and not even how it is found."""
     wanted = (
         r"^CUDA_VISIBLE_DEVICES=0,1 is ambiguous: .* this machine has H100, T4\. "
         r"Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name devices by their UUIDs$"

@@ -1,5 +1,3 @@
-"""Bottlenecks: readings of real workloads, and the word for each."""
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple

@@ -1,5 +1,3 @@
-"""Waves faster than the ticks: the driver's own samples, and what is not to be made of them."""
-
 import math
 from collections.abc import Callable
 from typing import Any

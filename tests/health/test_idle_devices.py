@@ -1,5 +1,3 @@
-"""Which devices are the idlest, and why others are left out."""
-
 import dataclasses
 from typing import Any
 
@@ -61,7 +59,6 @@ def test_the_idlest_is_first(looks: list[tuple[int | None, int]], order: list[in
 
 
 def test_a_gap_in_the_work_does_not_make_a_device_idle() -> None:
-    """The mean of what was busy, and the least that was free."""
     samples = [taken(look(busy=busy, free=free)) for busy, free in ((100, 20), (90, 10), (0, 70))]
     (found,) = seen(*samples)
     assert found.busy_percent == pytest.approx(63.3, abs=0.1)
@@ -133,7 +130,6 @@ PARTS = tuple(
 
 
 def test_instances_are_picked_and_not_their_gpu() -> None:
-    """How busy they are is what GPM says: the driver counts only the whole GPU."""
     looks = (
         look(),
         look(uuid="MIG-0", busy=None, sm_active_percent=80.0),

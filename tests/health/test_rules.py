@@ -1,5 +1,3 @@
-"""Each rule: where it has to speak, where it must not, and where it has to say that it cannot."""
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -293,7 +291,6 @@ def test_advice_is_for_the_cause() -> None:
 
 
 def test_idle_clocks_are_not_low_clocks() -> None:
-    """Between its steps a device lowers its clock, which says nothing about its work."""
     gaps = {BUSY: saw(100, 30, 8, 6), CLOCK: saw(1755, 345, 8, 6)}
     silent(one(gaps), "clocks_low")
     silent(job(gaps), "straggler")

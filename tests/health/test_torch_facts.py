@@ -1,5 +1,3 @@
-"""What torch says of CUDA: a torch made of a file, in a Python of its own."""
-
 import sys
 from pathlib import Path
 

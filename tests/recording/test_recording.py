@@ -1,5 +1,3 @@
-"""Recordings on disk: written, cut off, damaged, and read from any place."""
-
 import dataclasses
 import errno
 import gzip
@@ -99,7 +97,6 @@ def test_it_is_good_up_to_a_damaged_line_and_says_where(
 def test_an_older_recording_plays_and_a_newer_one_says_what_to_do(
     tmp_path: Path, schema: int
 ) -> None:
-    """Fields that were not there yet have their defaults; unknown ones are left alone."""
     inventory = json.loads(to_line(streams.inventory(1))) | {"schema": schema}
     sample = json.loads(to_line(recordings.samples(1)[0]))
     del inventory["cpu_name"], inventory["devices"][0]["temperature_slowdown_celsius"]
@@ -212,7 +209,6 @@ def test_the_name_of_a_recording(host: str, name: str, monkeypatch: pytest.Monke
 
 
 def test_a_recording_whose_file_is_removed_ends_with_the_reason(tmp_path: Path) -> None:
-    """Otherwise everything after it would be lost without a word."""
     file = GrowingFile(tmp_path / "a.jsonl")
     file.write_record(streams.inventory())
     (tmp_path / "a.jsonl").unlink()

@@ -1,5 +1,3 @@
-"""Each row of the catalogue is shown, exported, queried and explained, without another table."""
-
 import dataclasses
 
 import pytest

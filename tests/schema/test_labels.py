@@ -1,5 +1,3 @@
-"""What readings are called and how they are written; why they are missing; what is wrong."""
-
 import dataclasses
 from collections import Counter
 
@@ -147,7 +145,6 @@ def test_the_legend_explains_what_the_page_shows() -> None:
     ],
 )
 def test_what_is_wrong_with_a_device(state: DeviceState, absence: Absence, what: str) -> None:
-    """And nothing about others: they may be held up as well."""
     sample = DeviceSample("GPU-0", state, 12.0, absent=dict.fromkeys(READINGS, absence))
     fault = fault_of(streams.device(0), sample)
     assert fault is not None

@@ -1,5 +1,3 @@
-"""The stream's schema and codec: what goes in comes out, and nothing else gets in."""
-
 import json
 import math
 from dataclasses import replace

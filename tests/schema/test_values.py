@@ -1,5 +1,3 @@
-"""Values as texts, and how far a temperature is from the slowdown."""
-
 from dataclasses import replace
 from typing import Any
 

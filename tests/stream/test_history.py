@@ -1,5 +1,3 @@
-"""What a stream has said: series on one time axis."""
-
 import dataclasses
 import math
 from typing import Any

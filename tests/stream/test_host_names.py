@@ -1,5 +1,3 @@
-"""Several hosts by one word: ranges, files, and patterns of ssh's configuration."""
-
 from pathlib import Path
 
 import pytest

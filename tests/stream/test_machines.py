@@ -1,5 +1,3 @@
-"""Several machines in one stream, over an `ssh` that goes nowhere."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""How `ssh` is called, with which names, and what its end means."""
-
 import shlex
 import subprocess
 import unicodedata
