@@ -65,16 +65,8 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     It has printed a line: before it runs, it has no command line.
     """
     script = "print(flush=True); input()"
-    command: list[str | bytes] = [
-        sys.executable,
-        "-S",
-        "-c",
-        script,
-        "a b",
-        "\x1b[31m",
-        b"\xff",
-        "",
-    ]
+    command: list[str | bytes] = [sys.executable, "-S", "-c", script]
+    command += ["a b", "\x1b[31m", b"\xff", ""]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline()

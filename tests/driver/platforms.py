@@ -25,7 +25,7 @@ def gb10(**changes: Any) -> FakeDevice:
         *("memory_clock_mhz", "memory_clock_max_mhz", "temperature_margin_celsius"),
         *("ecc_mode", "mig_mode"),
     )
-    known = {
+    known: dict[str, Any] = {
         "name": "NVIDIA GB10",
         "compute_capability_major": 12,
         "compute_capability_minor": 1,
@@ -52,7 +52,7 @@ def orin(**changes: Any) -> FakeDevice:
         for version in ("v2", "v3")
     )
     nothing = {f.name: None for f in fields(FakeDevice) if str(f.type).endswith("| None")}
-    known = {
+    known: dict[str, Any] = {
         "name": "Orin (nvgpu)",
         "uuid": "GPU-7a1f0c9e-2b64-5c8d-9e3f-4d5b6a7c8e90",
         "compute_mode": 0,

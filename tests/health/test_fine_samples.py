@@ -42,13 +42,6 @@ def test_a_wave_is_found_with_its_period(period: int, high: int) -> None:
     assert f", every {between.text}" in found.line
 
 
-def test_of_the_ticks_alone_it_is_not_claimed() -> None:
-    found = said({BUSY: wave(5, 2)[BUSY]})
-    assert "every" not in found.line
-    assert "a CPU core is full: idle 61 %" in found.line
-    assert [each.label for each in found.evidence][:2] == ["idle", "CPU of its busiest process"]
-
-
 @pytest.mark.parametrize("period", [2, 3])
 def test_what_is_too_fast_for_the_samples_has_no_period(period: int) -> None:
     found = said(wave(period, 1))

@@ -93,15 +93,6 @@ def test_the_last_ones_are_kept(temperatures: list[int | None], capacity: int) -
     assert history.count == len(temperatures)
 
 
-def test_newest_is_the_reading_of_the_newest_sample_alone() -> None:
-    history = History()
-    history.add(sample(1.0, a=20, b=30))
-    history.add(sample(2.0, a=40))
-    assert history.newest("a", NAME) == 40
-    assert history.newest("b", NAME) is None
-    assert history.newest("nobody", NAME) is None
-
-
 def test_numbers_of_several_devices_are_of_one_process() -> None:
     history = ProcessHistory()
     on_two = [

@@ -3,12 +3,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import DriverState, Inventory, Sample
+from gputop.agent.snapshot import DriverState, Inventory, Machine, Record, Sample
 from gputop.schema.derived import label_of
 from gputop.stream import machines as module
 from gputop.stream.child import Patience
@@ -17,12 +18,6 @@ from gputop.stream.machines import Machines, host_snapshots
 from tests import fake_ssh, streams
 from tests.fake_ssh import FakeSsh
 from tests.terminal import MARKER, processes_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from gputop.agent.snapshot import Machine, Record
 
 BOUND = 60.0
 INTERVAL = 0.25
