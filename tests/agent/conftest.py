@@ -46,7 +46,6 @@ def readers() -> Iterator[list[FakeReader]]:
 
 @pytest.fixture
 def opened(clock: Clock) -> Iterator[Open]:
-    """Opens a stream over a function that starts the driver."""
     streams = []
 
     def open_stream(

@@ -11,7 +11,6 @@ STATIC = "7260904bbd08e72e4dff95d9fccd2ee8"
 QOS = "/kubepods.slice/kubepods-burstable.slice"
 USER = "/user.slice/user-1000.slice/user@1000.service"
 TABLE: dict[str, tuple[str, Cgroup]] = {
-    "no control groups": ("", Cgroup()),
     "a session": ("0::/user.slice/user-1000.slice/session-4.scope\n", Cgroup()),
     "docker, systemd": (f"0::/system.slice/docker-{ID}.scope\n", Cgroup(SHORT)),
     "docker, cgroupfs": (f"0::/docker/{ID}\n", Cgroup(SHORT)),
@@ -51,7 +50,6 @@ TABLE: dict[str, tuple[str, Cgroup]] = {
         "9:memory:/slurm/uid_1000/job_1234/step_0/task_0\n5:cpuset:/slurm/uid_1000/job_1234\n",
         Cgroup(slurm_job="1234"),
     ),
-    "a job of something else": ("0::/galaxy/job_12\n", Cgroup()),
     "slurm in kubernetes": (
         (
             f"0::/kubepods.slice/kubepods-pod{UID_}.slice/cri-containerd-{ID}.scope"

@@ -42,8 +42,6 @@ MEMORY = {
 
 
 class Gpu(OneDevice):
-    """An H100 with those instances, in MIG mode."""
-
     def __init__(self, nvml: FakeDriver, *instances: FakeInstance, **changes: Any) -> None:
         said = {"gpu_utilization_percent": None, "memory_used_bytes": 12 * GIB, "mig_mode": 1}
         super().__init__(nvml, FakeDevice(**{**said, "instances": instances, **changes}))

@@ -163,7 +163,6 @@ def test_a_process_in_a_container(clock: Time, proc: FakeProc, tmp_path: Path) -
 
 
 def until(there: Callable[[], bool]) -> None:
-    """Looks again and again until that is so: a thread has the answer at any moment now."""
     deadline, pause = time.monotonic() + BOUND, threading.Event()
     while not there():
         assert time.monotonic() < deadline

@@ -18,7 +18,6 @@ def sample(second: float, code: int | None = None, busy: tuple[int, ...] | None 
 
 
 def asked() -> Pacing:
-    """Pacing that was asked for one sample, when the clock was at 100."""
     pacing = Pacing(lambda: 100.0)
     pacing.ask()
     return pacing

@@ -22,7 +22,6 @@ from tests.agent.fake_proc import stat_line
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that waits for its input to end."""
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as process:
         yield process
 

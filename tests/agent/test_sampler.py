@@ -29,14 +29,12 @@ from tests.agent.fakes import (
 
 
 def started(opened: Open, readers: Readers) -> Stream:
-    """A stream whose driver has answered."""
     stream = opened(lambda: FakeDriver(*readers))
     stream.until(lambda _: stream.state() is DriverState.OK)
     return stream
 
 
 def one_after_the_other(*results: FakeDriver | DriverError) -> Callable[[], FakeDriver]:
-    """Return what starts the driver, with another result each time."""
     left = iter(results)
 
     def start() -> FakeDriver:
@@ -87,7 +85,6 @@ def test_the_inventory_comes_first_and_says_who(opened: Open, readers: Readers) 
 
 
 def with_samples(reader: FakeReader, *samples: int) -> None:
-    """What it answers from here on, each time anew."""
     changed = replace(reader.reading.sample, gpu_utilization_samples_percent=samples)
     reader.reading = replace(reader.reading, sample=changed)
 

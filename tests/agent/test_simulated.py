@@ -20,7 +20,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 def run(clock: Time, seconds: int) -> Iterator[tuple[DeviceSample, ...]]:
-    """All devices' readings, second by second."""
     clock.now = 1000.0
     readers = [SimulatedReader(index, 1000.0, {}) for index in range(DEVICES)]
     for _ in range(seconds):

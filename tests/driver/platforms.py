@@ -26,6 +26,7 @@ def gb10(**changes: Any) -> FakeDevice:
         *("ecc_mode", "mig_mode"),
     )
     known: dict[str, Any] = {
+        **dict.fromkeys(missing),
         "name": "NVIDIA GB10",
         "compute_capability_major": 12,
         "compute_capability_minor": 1,
@@ -38,7 +39,7 @@ def gb10(**changes: Any) -> FakeDevice:
         ),
         "values": {f"field.{n}": value for n, value in FIELDS.items() if n not in NOT_OF_GB10},
     }
-    return FakeDevice(**dict.fromkeys(missing) | known | changes)
+    return FakeDevice(**known | changes)
 
 
 def orin(**changes: Any) -> FakeDevice:

@@ -63,7 +63,6 @@ def one(**changes: Any) -> Machine:
 
 
 def sees(value: str, **changes: Any) -> Machine:
-    """A machine of three devices under that CUDA_VISIBLE_DEVICES."""
     environment = {**TERMINAL, "CUDA_VISIBLE_DEVICES": value}
     return replace(Machine(devices=THREE, environment=environment), **changes)
 

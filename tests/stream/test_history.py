@@ -31,7 +31,6 @@ def sample(time: float = 0.0, **temperatures: int | None) -> Sample:
 
 
 def told(*readings: tuple[float, dict[str, Any]]) -> History:
-    """The history of one device `a` that said this at these times."""
     history = History()
     for time, values in readings:
         history.add(Sample(time, Host(), (DeviceSample("a", **values),)))

@@ -39,7 +39,6 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSsh:
 async def watching(
     *hosts: str, words: list[str] | None = None, interval: float = INTERVAL
 ) -> AsyncIterator[Watch]:
-    """The stream of these hosts; afterwards nothing of it is left."""
     machines = Machines(hosts, interval, words or fake_ssh.stream())
     try:
         async with asyncio.timeout(BOUND), contextlib.aclosing(machines.records()) as records:
@@ -50,8 +49,6 @@ async def watching(
 
 
 class Watch:
-    """What has come of a stream so far."""
-
     def __init__(self, machines: Machines, records: AsyncIterator[Record]) -> None:
         self.machines = machines
         self._records = records
@@ -69,7 +66,6 @@ class Watch:
         raise AssertionError
 
     async def until(self, wanted: Callable[[Sample], bool]) -> Sample:
-        """The next sample of which that is so."""
         while not wanted(sample := await self.sample()):
             pass
         return sample
