@@ -164,8 +164,10 @@ def test_a_warning_says_how_busy_and_full_it_is(
     ("text", "of_80_gib"),
     [
         ("20GiB", 20 * GIB),
+        ("20G", 20 * GIB),
         ("20GB", 20_000_000_000),
         ("1.5k", 1536),
+        ("1T", 1 << 40),
         ("80%", 64 * GIB),
         ("0.000001%", 859),
     ],

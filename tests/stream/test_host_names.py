@@ -13,6 +13,7 @@ from gputop.stream.host_names import parse_hosts
         ("node[01-03]", ["node01", "node02", "node03"]),
         ("node[9-11]", ["node9", "node10", "node11"]),
         ("ada@n[1,3,08-09].lab", ["ada@n1.lab", "ada@n3.lab", "ada@n08.lab", "ada@n09.lab"]),
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
         ("ssh://ada@[::1]:22", ["ssh://ada@[::1]:22"]),
     ],
 )
