@@ -45,14 +45,14 @@ class Watched(OneDevice):
 
     def __init__(self, nvml: FakeDriver, patch: pytest.MonkeyPatch, *pids: int) -> None:
         super().__init__(nvml, FakeDevice(processes=tuple(FakeProcess(pid) for pid in pids)))
-        self.began = self.clock.seconds
+        self.began = self.clock.now
         really = time.time
-        patch.setattr(time, "time", lambda: really() + self.clock.seconds - self.began)
+        patch.setattr(time, "time", lambda: really() + self.clock.now - self.began)
         assert set(self.after()) == {(0, 0, 0, 0)}
 
     def after(self, *rows: FakeUsage, seconds: float = 1.0) -> list[tuple[int | None, ...]]:
         """What they used by these rows, which come so much later."""
-        ms = round(1000 * (self.clock.seconds + seconds - self.began))
+        ms = round(1000 * (self.clock.now + seconds - self.began))
         rows = tuple(replace(row, age_ms=row.age_ms - ms) for row in rows)
         self.nvml.change(0, usage=rows)
         processes = self.reading(seconds).processes
