@@ -34,22 +34,18 @@ def write(path: Path, made: Iterable[Record]) -> Path:
 
 
 def make(path: Path, count: int, devices: int = 1, gaps: dict[int, float] | None = None) -> Path:
-    """A recording of that many samples."""
     return write(path, records(count, devices, gaps))
 
 
 def records(count: int, devices: int = 1, gaps: dict[int, float] | None = None) -> list[Record]:
-    """An inventory, and the samples after it."""
     return [streams.inventory(devices), *samples(count, devices, gaps)]
 
 
 def numbers(played: Sequence[Record]) -> list[int | None]:
-    """What `samples` numbered them with."""
     return [r.devices[0].gpu_utilization_percent for r in played if isinstance(r, Sample)]
 
 
 def scanned(path: Path) -> Recording:
-    """The recording in a file, scanned to its end."""
     recording = Recording(path)
     while not recording.is_scanned:
         recording.scan_more()

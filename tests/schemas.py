@@ -15,12 +15,10 @@ BOUND = 150.0
 
 @cache
 def schema(name: str) -> Any:
-    """Return the schema as the command prints it."""
     return json.loads(printed("schema", name))
 
 
 def problem_of(name: str, document: Any) -> str | None:
-    """What is wrong with the document by the schema."""
     error = best_match(Draft202012Validator(schema(name)).iter_errors(document))
     return None if error is None else f"{error.json_path}: {error.message}"
 

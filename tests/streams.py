@@ -75,7 +75,6 @@ def lost(index: int, state: DeviceState = DeviceState.LOST) -> DeviceSample:
 
 
 def process(pid: int, index: int, **changes: Any) -> Process:
-    """A training process on that device."""
     made = Process(
         pid=pid,
         device_uuid=device(index).uuid,
@@ -131,7 +130,6 @@ def crowd(count: int, devices: int = 8) -> list[Process]:
 
 
 def inventory(devices: int = 0, **changes: Any) -> Inventory:
-    """A machine with that many H100s."""
     made = Inventory(
         time=NOW,
         hostname="node07",
@@ -148,7 +146,6 @@ def inventory(devices: int = 0, **changes: Any) -> Inventory:
 
 
 def no_driver() -> Inventory:
-    """A machine without a driver."""
     return inventory(
         driver_state=DriverState.UNAVAILABLE,
         driver_version=None,
@@ -196,18 +193,14 @@ class PreparedStream:
             self._queue.put_nowait(record)
 
     def send(self, record: Record | Interruption) -> None:
-        """Sends one more."""
         self._queue.put_nowait(record)
 
     async def records(self) -> AsyncGenerator[Record | Interruption]:
-        """For ever, as a child does."""
         while True:
             yield await self._queue.get()
 
     def ask(self, **wanted: Any) -> None:
-        """Remembers what was asked for."""
         self.asked |= wanted
 
     async def close(self) -> None:
-        """Remembers that the dashboard has closed it."""
         self.closed = True

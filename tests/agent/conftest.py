@@ -1,5 +1,3 @@
-"""Samplers over fake drivers, at a time of the test's own."""
-
 import math
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -48,7 +46,6 @@ def readers() -> Iterator[list[FakeReader]]:
 
 @pytest.fixture
 def opened(clock: Clock) -> Iterator[Open]:
-    """Opens a stream over a function that starts the driver."""
     streams = []
 
     def open_stream(

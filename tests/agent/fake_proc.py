@@ -1,5 +1,3 @@
-"""A directory like /proc, with processes as a test wants them."""
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

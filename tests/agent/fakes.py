@@ -42,7 +42,6 @@ UNSIZED = {"memory_used_bytes": Absence.NOT_SUPPORTED}
 
 
 def listed(pid: int) -> Process:
-    """A process as a driver lists it that says nothing more."""
     return Process(pid, "GPU-1", ProcessKind.COMPUTE)
 
 
@@ -107,8 +106,6 @@ class FakeDriver:
 
 
 class Time:
-    """Stands in for a module's `time`: seconds that pass when told to."""
-
     now = 1000.0
 
     def monotonic(self) -> float:
@@ -167,7 +164,6 @@ class Stream:
         return record
 
     def sample(self) -> Sample:
-        """The next sample, past an inventory if there is one."""
         record = self.next()
         if isinstance(record, Inventory):
             record = self.next()
@@ -175,7 +171,6 @@ class Stream:
         return record
 
     def until(self, wanted: Callable[[Sample], bool]) -> Sample:
-        """The first sample of that kind."""
         deadline = time.monotonic() + BOUND
         while not wanted(sample := self.sample()):
             assert time.monotonic() < deadline, f"no such sample; the last is {sample}"
@@ -215,6 +210,5 @@ def owned(pid: int) -> Facts:
 
 
 def fake_owners(pids: Iterable[int]) -> Iterator[tuple[int, Facts]]:
-    """The same owner for the same pid."""
     for pid in pids:
         yield pid, owned(pid)

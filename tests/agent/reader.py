@@ -1,5 +1,3 @@
-"""The first device of the fake driver, read at a time of the test's own."""
-
 from typing import Any
 
 from gputop.agent.device import READINGS, DeviceSample
@@ -8,17 +6,8 @@ from gputop.agent.lines import to_line
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import Host, Sample
 from gputop.schema.decode import decode
+from tests.agent.fakes import Time
 from tests.driver import FakeDevice, FakeDriver
-
-
-class Clock:
-    """Time that passes when told to."""
-
-    def __init__(self) -> None:
-        self.seconds = 100.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 class OneDevice:
@@ -28,12 +17,12 @@ class OneDevice:
         self.nvml = nvml
         nvml.write(device)
         start()
-        self.clock = Clock()
-        self.reader = NvmlReader(0, version, self.clock)
+        self.clock = Time()
+        self.reader = NvmlReader(0, version, self.clock.monotonic)
 
     def readings(self, seconds: float = 0.0, *, gpm: bool = False) -> tuple[DeviceReading, ...]:
         """Return the readings of the GPU and its instances, so much later."""
-        self.clock.seconds += seconds
+        self.clock.now += seconds
         readings = self.reader.read(gpm=gpm)
         check(*readings)
         return readings

@@ -196,7 +196,7 @@ INVENTORY = (
     Row("compute_mode", {"compute_mode": 3}, "exclusive_process", get("ComputeMode")),
     Row("persistence_mode", {"persistence_mode": 0}, "disabled", get("PersistenceMode")),
     Row("mig_mode", {"mig_mode": 1}, "enabled", get("MigMode")),
-    Row("virtualization", {"virtualization_mode": 1}, "passthrough", get("VirtualizationMode")),
+    Row("virtualization", {"virtualization_mode": 2}, "vgpu", get("VirtualizationMode")),
     Row("ecc_enabled", {"ecc_mode": 1}, True, get("EccMode")),
 )
 LINKS = {

@@ -1,5 +1,3 @@
-"""The agent alone: sent as an archive, and run from memory by any Python from 3.9 on."""
-
 import io
 import os
 import pwd
@@ -73,7 +71,6 @@ def agent(
 
 
 def newest(stream: bytes) -> tuple[Inventory, Sample]:
-    """Return the last inventory and the last sample."""
     records = [decode(line) for line in stream.splitlines()]
     inventories = [each for each in records if isinstance(each, Inventory)]
     samples = [each for each in records if isinstance(each, Sample)]
@@ -81,7 +78,6 @@ def newest(stream: bytes) -> tuple[Inventory, Sample]:
 
 
 def known(record: object) -> set[str]:
-    """Return the names of the fields that have a value."""
     return {f.name for f in fields(record) if getattr(record, f.name) is not None}  # type: ignore[arg-type]
 
 

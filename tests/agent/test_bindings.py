@@ -1,5 +1,3 @@
-"""Other distributions that install a `pynvml`, beside nvidia-ml-py in one environment."""
-
 import importlib.util
 import sys
 import warnings
@@ -28,7 +26,6 @@ def _only_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def install(folder: Path, distribution: str, name: str, text: str) -> None:
-    """Write a module and its metadata as pip does."""
     project, version = distribution.split()
     metadata = folder / f"{project.replace('-', '_')}-{version}.dist-info"
     metadata.mkdir()

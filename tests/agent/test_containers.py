@@ -1,5 +1,3 @@
-"""Names of containers, from files as the runtimes and the kubelet write them."""
-
 import json
 import pwd
 from pathlib import Path
@@ -105,7 +103,6 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
 
 @pytest.fixture(autouse=True)
 def _ada(monkeypatch: pytest.MonkeyPatch) -> None:
-    """User 1000, and nobody else."""
 
     def getpwuid(uid: int) -> SimpleNamespace:
         if uid != 1000:

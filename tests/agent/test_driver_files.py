@@ -1,5 +1,3 @@
-"""What a machine shows of its driver: whole machines as files, and what is made of them."""
-
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -91,7 +89,6 @@ def test_what_is_seen_of_a_machine(
 
 
 def test_a_device_file_that_is_forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """GPUs themselves are not opened: that could wake one, or block."""
     allowed, really_open = os.access, os.open
     opened: list[str] = []
 

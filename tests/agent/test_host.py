@@ -1,5 +1,3 @@
-"""The machine as it is sent: windows of time, and reasons for what is missing."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Secrets are masked by name and by shape; what is none stays readable."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,3 @@
-"""MIG instances, as devices under their GPU, while they come and go."""
-
 from dataclasses import replace
 from typing import Any
 
@@ -44,8 +42,6 @@ MEMORY = {
 
 
 class Gpu(OneDevice):
-    """An H100 with those instances, in MIG mode."""
-
     def __init__(self, nvml: FakeDriver, *instances: FakeInstance, **changes: Any) -> None:
         said = {"gpu_utilization_percent": None, "memory_used_bytes": 12 * GIB, "mig_mode": 1}
         super().__init__(nvml, FakeDevice(**{**said, "instances": instances, **changes}))

@@ -1,13 +1,6 @@
-"""NVML's readings, through the real nvidia-ml-py and the fake driver."""
-
-import re
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from gputop.agent.device import (
     GPM_READINGS,
@@ -18,14 +11,11 @@ from gputop.agent.device import (
     DeviceState,
 )
 from gputop.agent.interface import DriverError
-from gputop.agent.nvml.driver import NvmlReader, start
-from gputop.agent.nvml.xid_events import XidEvents
-from tests import driver
-from tests.agent.reader import Clock, OneDevice, check
+from gputop.agent.nvml.driver import start
+from tests.agent.reader import OneDevice, check
 from tests.agent.readings import RATES, WITHOUT_A_DEFAULT
 from tests.driver import (
     DRIVER_NOT_LOADED,
-    GPM,
     GPU_IS_LOST,
     NO_PERMISSION,
     NOT_FOUND,
@@ -34,7 +24,6 @@ from tests.driver import (
     TIMEOUT,
     UNINITIALIZED,
     UNKNOWN,
-    VERSION_MISMATCH,
     FakeDevice,
     FakeDriver,
     FakeProcess,
@@ -43,11 +32,6 @@ from tests.driver import (
 pytestmark = pytest.mark.driver
 
 DEVICE = FakeDevice(fan_percent=38, fans=2, power_limit_enforced_milliwatts=650_500)
-
-
-def only_reader() -> NvmlReader:
-    (reader,) = start().readers()
-    return reader
 
 
 def reasons(sample: DeviceSample) -> dict[str, Absence]:
@@ -184,7 +168,6 @@ def test_a_driver_is_gone_only_where_it_says_so_itself(
 def test_a_device_that_fails_every_call_is_not_ok(
     nvml: FakeDriver, code: int, absence: Absence, calls: str
 ) -> None:
-    """Nor is anything of what it said before, and everything is asked anew once it answers."""
     nvml.write(DEVICE, FakeDevice())
     sick, well = start().readers()
     device = sick.read(gpm=False)[0].device
@@ -240,9 +223,9 @@ def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
     nvml.change(0, fan_percent=50, power_milliwatts=1_000, processes=(FakeProcess(2),))
     for _ in range(40):  # 20 s, twice a second
         reading = device.reading(0.5)
-        if device.clock.seconds < 101:
+        if device.clock.now < 1001:
             assert reading.processes[0].pid == 1
-        if device.clock.seconds < 109.8:
+        if device.clock.now < 1009.8:
             assert reading.sample.fan_percent == 38
         assert reading.sample.power_watts == 1.0
     assert reading.sample.fan_percent == 50
@@ -279,73 +262,3 @@ def test_what_a_device_does_not_support_is_asked_for_once_a_minute(nvml: FakeDri
     sample = device.read(5.0)
     assert sample.encoder_utilization_percent == 5
     assert nvml.calls(0)["nvmlDeviceGetEncoderUtilization"] == 1
-
-
-PROBLEMS = {
-    4: "No permission for the GPUs",
-    8: "NVML does not work: Insufficient External Power (code 8)",
-    DRIVER_NOT_LOADED: "NVIDIA driver not loaded",
-    12: "NVIDIA library not loaded: libnvidia-ml.so.1 is there, but does not fit",
-    13: "NVIDIA driver too old",
-    VERSION_MISMATCH: "NVIDIA driver half upgraded",
-    4711: "NVML does not work: fake driver's error 4711 (code 4711)",
-}
-
-
-@pytest.mark.parametrize("code", PROBLEMS)
-def test_init_that_fails_is_explained(nvml: FakeDriver, code: int) -> None:
-    nvml.write(init_code=code)
-    with pytest.raises(DriverError) as caught:
-        start()
-    assert str(caught.value.problem).startswith(PROBLEMS[code])
-    nvml.write(FakeDevice(), init_code=0)
-    assert only_reader().read(gpm=False)[0].sample.state is DeviceState.OK  # and can be tried again
-
-
-CODES = st.sampled_from([0, 1, 2, 3, 4, 6, 7, 10, 13, 15, 16, 17, 18, 21, 25, 26, 27, 999, 4711])
-FAKE = (Path(driver.__file__).parent / "fake_nvml.c").read_text()
-CALLS = st.sampled_from(
-    sorted(
-        {*re.findall(r"\bnvml(?:Device|Gpm|Event)\w+", FAKE)}
-        | {f"{name}_{version}" for name in LISTS for version in ("v2", "v3")}
-        | {f"gpm.{metric}" for metric in GPM}
-    )
-)
-NUMBERS = st.one_of(st.none(), st.integers(0, 120), st.integers(0, (1 << 64) - 1))
-
-
-@settings(
-    max_examples=60,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(
-    codes=st.lists(st.dictionaries(CALLS, CODES, max_size=6), min_size=1, max_size=4),
-    numbers=st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
-)
-def test_whatever_a_driver_says_each_reading_is_there_or_has_its_reason(
-    nvml: FakeDriver, codes: list[dict[str, int]], numbers: tuple[int | None, ...]
-) -> None:
-    names = (
-        "gpu_utilization_percent",
-        "memory_used_bytes",
-        "memory_total_bytes",
-        "temperature_celsius",
-        "power_milliwatts",
-        "performance_state",
-    )
-    start()
-    clock = Clock()
-    reader = NvmlReader(0, clock=clock, events=XidEvents())
-    for fail in codes:
-        clock.seconds += 0.5
-        values: dict[str, Any] = dict(zip(names, numbers, strict=True))
-        device = FakeDevice(fail=fail, processes=(FakeProcess(1, sm_percent=50),), **values)
-        nvml.write(device)
-        reading = reader.read(gpm=True)[0]
-        check(reading)
-        assert reading.sample.uuid == reader.device.uuid
-        for process in reading.processes:
-            absent = "sm_utilization_percent" in process.absent
-            assert (process.sm_utilization_percent is None) == absent
-        for name in ("pci_bus_id", "memory_total_bytes", "compute_capability", "sm_clock_max_mhz"):
-            assert (getattr(reader.device, name) is None) == (name in reader.device.absent)

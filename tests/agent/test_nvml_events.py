@@ -1,5 +1,3 @@
-"""Xids through the fake driver, whose tests report them."""
-
 import time
 
 import pytest
@@ -23,8 +21,6 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Machine:
-    """A started driver and its readers."""
-
     def __init__(self, nvml: FakeDriver, *devices: FakeDevice) -> None:
         self.nvml = nvml
         nvml.write(*devices)
@@ -36,7 +32,6 @@ class Machine:
         return [reader.read(gpm=False)[0].sample.state for reader in self.readers]
 
     def events(self) -> list[tuple[int | None, int | None]]:
-        """All that there are now: index and number of each."""
         found: list[Event] = []
         while more := self.driver.events():
             found += more

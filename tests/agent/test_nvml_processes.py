@@ -1,5 +1,3 @@
-"""What processes use, and who is one of the Multi-Process Service's, through the fake driver."""
-
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -47,14 +45,14 @@ class Watched(OneDevice):
 
     def __init__(self, nvml: FakeDriver, patch: pytest.MonkeyPatch, *pids: int) -> None:
         super().__init__(nvml, FakeDevice(processes=tuple(FakeProcess(pid) for pid in pids)))
-        self.began = self.clock.seconds
+        self.began = self.clock.now
         really = time.time
-        patch.setattr(time, "time", lambda: really() + self.clock.seconds - self.began)
+        patch.setattr(time, "time", lambda: really() + self.clock.now - self.began)
         assert set(self.after()) == {(0, 0, 0, 0)}
 
     def after(self, *rows: FakeUsage, seconds: float = 1.0) -> list[tuple[int | None, ...]]:
         """What they used by these rows, which come so much later."""
-        ms = round(1000 * (self.clock.seconds + seconds - self.began))
+        ms = round(1000 * (self.clock.now + seconds - self.began))
         rows = tuple(replace(row, age_ms=row.age_ms - ms) for row in rows)
         self.nvml.change(0, usage=rows)
         processes = self.reading(seconds).processes
@@ -91,7 +89,6 @@ def test_the_newest_row_of_a_process_counts(watch: Watch) -> None:
 
 
 def test_a_period_without_a_row_is_not_yet_idle(watch: Watch) -> None:
-    """The driver may have one a second, just after it was asked."""
     watched = watch(7, 8)
     watched.after(FakeUsage(7, 60), FakeUsage(8, 70))
     assert watched.after() == [(60, 0, 0, 0), (70, 0, 0, 0)]
@@ -99,7 +96,6 @@ def test_a_period_without_a_row_is_not_yet_idle(watch: Watch) -> None:
 
 
 def test_the_first_answer_goes_back_too_far(nvml: FakeDriver) -> None:
-    """It is of the whole ring: who was at work long ago is in it."""
     reading = read(nvml, FakeDevice(processes=(FakeProcess(7),), usage=(FakeUsage(7, 95),)))
     assert usage(reading.processes[0]) == (None, None, None, None)
     assert reading.processes[0].absent["sm_utilization_percent"] is Absence.NO_DATA_YET

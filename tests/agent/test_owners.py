@@ -1,5 +1,3 @@
-"""Who processes are: real ones where they can be had, and a directory like /proc where not."""
-
 import os
 import pwd
 import subprocess
@@ -68,16 +66,8 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     It has printed a line: before it runs, it has no command line.
     """
     script = "print(flush=True); input()"
-    command: list[str | bytes] = [
-        sys.executable,
-        "-S",
-        "-c",
-        script,
-        "a b",
-        "\x1b[31m",
-        b"\xff",
-        "",
-    ]
+    command: list[str | bytes] = [sys.executable, "-S", "-c", script]
+    command += ["a b", "\x1b[31m", b"\xff", ""]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline()
@@ -85,7 +75,6 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
-    """Its command line comes as it is: making it harmless is for who shows it."""
     owner = find(Owners(), child.pid)
     this = psutil.Process()
     assert owner.user == this.username()
@@ -116,7 +105,6 @@ def test_cpu_is_that_of_the_time_since_the_look_before(
 
 
 def test_the_workers_of_a_process(clock: Time, proc: FakeProc, owners: Owners) -> None:
-    """They are on no device, and what they take of the CPU is why it waits."""
 
     def add_workers(first: int, second: int, state: bytes) -> None:
         proc.add(20, parent=7, user_ticks=first)
@@ -200,7 +188,6 @@ def test_a_process_in_a_container(clock: Time, proc: FakeProc, tmp_path: Path) -
 
 
 def until(there: Callable[[], bool]) -> None:
-    """Looks again and again until that is so: a thread has the answer at any moment now."""
     deadline, pause = time.monotonic() + BOUND, threading.Event()
     while not there():
         assert time.monotonic() < deadline
@@ -208,7 +195,6 @@ def until(there: Callable[[], bool]) -> None:
 
 
 def test_a_pid_that_is_used_again(clock: Time, proc: FakeProc, owners: Owners) -> None:
-    """Another process, with nothing of the first one's, once the driver has listed it itself."""
     proc.add(user_ticks=1000)
     find(owners, 7)
     clock.now += 1.0
@@ -265,14 +251,12 @@ def test_command_lines(proc: FakeProc, owners: Owners, raw: bytes, command: str)
 
 
 def test_hidepid_1(proc: FakeProc, owners: Owners) -> None:
-    """The directory can be seen, and nothing in it."""
     proc.add()
     proc.forbidden = {"7/stat", "7/status", "7/cmdline", "7/cgroup"}
     assert find(owners, 7) == unseen(7, Absence.NO_PERMISSION)
 
 
 def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no directory, but the kernel knows the pid."""
 
     def refuse(pid: int, number: int) -> None:
         assert number == 0
@@ -284,7 +268,6 @@ def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_else_of_an_environment_is_kept(proc: FakeProc, owners: Owners) -> None:
-    """Neither what is read nor what is sent has its secrets."""
     names = ("AWS_SECRET_ACCESS_KEY", "RANK_TOKEN", "X_MASTER_ADDR")
     secrets = "".join(f"{name}={SECRET}\0" for name in names)
     proc.add(environ=f"{secrets}{TORCHRUN}\0".encode())
@@ -298,7 +281,6 @@ def test_nothing_else_of_an_environment_is_kept(proc: FakeProc, owners: Owners) 
 
 
 def test_an_environment_that_may_not_be_read(proc: FakeProc, owners: Owners) -> None:
-    """Of another user: its reason is given, because it may have a rank."""
     proc.add()
     proc.forbidden = {"7/environ"}
     owner = find(owners, 7)

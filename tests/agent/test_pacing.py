@@ -1,5 +1,3 @@
-"""Samples for a reader that asks for each of them."""
-
 import dataclasses
 from collections.abc import Sequence
 
@@ -20,7 +18,6 @@ def sample(second: float, code: int | None = None, busy: tuple[int, ...] | None 
 
 
 def asked() -> Pacing:
-    """Pacing that was asked for one sample, when the clock was at 100."""
     pacing = Pacing(lambda: 100.0)
     pacing.ask()
     return pacing

@@ -1,4 +1,4 @@
-"""The machines of `platforms`: never a wrong number, and each absence has its reason."""
+from collections.abc import Callable
 
 import pytest
 
@@ -8,7 +8,7 @@ from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.nvml.integrated import memory_is_shared
 from tests.agent.reader import check
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
-from tests.driver.platforms import PLATFORMS, n1x, orin_of_zeros
+from tests.driver.platforms import gb10, n1x, orin, orin_of_zeros
 
 pytestmark = pytest.mark.driver
 
@@ -16,16 +16,6 @@ NO = Absence.NOT_SUPPORTED
 MEMORY = tuple(
     f"memory_{which}_bytes" for which in ("used", "total", "free", "reserved", "unattributed")
 )
-IDENTITY = {
-    # virtualization, memory_is_shared, memory in MiB
-    "h100": ("none", False, 81_559),
-    "a100_mig": ("none", False, 40_960),
-    "rtx4090": ("none", False, 24_564),
-    "gb10": ("none", True, None),
-    "orin": (None, True, None),
-    "wsl": ("none", False, 24_564),
-    "vgpu_guest": ("vgpu", False, 24_576),
-}
 
 
 def read(nvml: FakeDriver, device: FakeDevice) -> DeviceReading:
@@ -36,9 +26,11 @@ def read(nvml: FakeDriver, device: FakeDevice) -> DeviceReading:
     return reading
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_a_platform_has_its_own_numbers_and_no_others(nvml: FakeDriver, platform: str) -> None:
-    preset = PLATFORMS[platform]()
+@pytest.mark.parametrize("platform", [gb10, orin])
+def test_a_platform_has_its_own_numbers_and_no_others(
+    nvml: FakeDriver, platform: Callable[[], FakeDevice]
+) -> None:
+    preset = platform()
     reading = read(nvml, preset)
     same = [name for name in READINGS if hasattr(preset, name)]
     same.remove("clock_event_reasons")
@@ -46,9 +38,8 @@ def test_a_platform_has_its_own_numbers_and_no_others(nvml: FakeDriver, platform
         said = getattr(preset, name)
         assert getattr(reading.sample, name) == said
         assert (reading.sample.absent.get(name) is NO) == (said is None)
-    device = reading.device
-    mib = None if device.memory_total_bytes is None else device.memory_total_bytes >> 20
-    assert (device.virtualization, device.memory_is_shared, mib) == IDENTITY[platform]
+    assert reading.device.memory_is_shared
+    assert reading.device.memory_total_bytes is None
     assert reading.sample.state is DeviceState.OK
 
 

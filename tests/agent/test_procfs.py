@@ -1,5 +1,3 @@
-"""Single processes in /proc, real ones where they can be had."""
-
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -80,7 +78,6 @@ def test_a_name_may_be_anything(name: bytes) -> None:
 def test_a_process_is_known_when_the_clock_was_set(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    """Between this process's start and the sampler's; each counts from what it saw first."""
     mine = start_of(child)
     monkeypatch.setattr(procfs, "boot_time", lambda _: BOOT_TIME + step)
     stat = read_stat(child.pid)

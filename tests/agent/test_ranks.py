@@ -1,5 +1,3 @@
-"""Ranks: the environments of launchers."""
-
 import pytest
 
 from gputop.agent.linux.ranks import NAMES, Rank, kept_variables, rank_of
@@ -39,8 +37,6 @@ NOTHING = Rank()
         ("RANK=-1 WORLD_SIZE=8", NOTHING),
         ("RANK=first WORLD_SIZE=many", NOTHING),
         (f"RANK=1{'0' * 99} WORLD_SIZE=2{'0' * 99}", NOTHING),
-        ("LOCAL_RANK=1 WORLD_SIZE=8", NOTHING),
-        ("MASTER_ADDR=node01 MASTER_PORT=29500", NOTHING),
         ("", NOTHING),
     ],
 )

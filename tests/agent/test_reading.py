@@ -1,5 +1,3 @@
-"""The threads that read the devices: one, and one more for each device that was slow."""
-
 import threading
 from collections.abc import Iterator
 

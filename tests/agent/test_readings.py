@@ -1,5 +1,3 @@
-"""Each reading, from the driver to the JSON of the stream: its value, and why it is missing."""
-
 import dataclasses
 from typing import Any
 
@@ -118,14 +116,12 @@ RENUMBERED = {
 def test_throttle_times_have_the_numbers_of_the_drivers_version(
     nvml: FakeDriver, version: str | None, heat: float, hardware: tuple[float, ...]
 ) -> None:
-    """Slowdown by heat under two numbers is one counter."""
     seconds = OneDevice(nvml, FakeDevice(values=RENUMBERED), version).read().clock_event_seconds
     known = dict(zip(("hw_thermal", "hw_power_brake"), hardware, strict=False))
     assert seconds == {"sw_power_cap": 5.0, "sw_thermal": heat, **known}
 
 
 def test_a_throttle_time_that_grows_faster_than_time_is_absent(nvml: FakeDriver) -> None:
-    """A device page said 29:42:57 after three minutes."""
     device = OneDevice(nvml, FakeDevice())
 
     def throttled(seconds: float) -> float | None:

@@ -1,9 +1,3 @@
-"""The sampler's loop, with drivers and readers that answer when a test lets them.
-
-Time is the test's own: a pause of the loop moves the clock instead of waiting. What is waited for
-is waited for with events; real seconds are bounds only.
-"""
-
 import itertools
 import queue
 import threading
@@ -35,14 +29,12 @@ from tests.agent.fakes import (
 
 
 def started(opened: Open, readers: Readers) -> Stream:
-    """A stream whose driver has answered."""
     stream = opened(lambda: FakeDriver(*readers))
     stream.until(lambda _: stream.state() is DriverState.OK)
     return stream
 
 
 def one_after_the_other(*results: FakeDriver | DriverError) -> Callable[[], FakeDriver]:
-    """Return what starts the driver, with another result each time."""
     left = iter(results)
 
     def start() -> FakeDriver:
@@ -93,7 +85,6 @@ def test_the_inventory_comes_first_and_says_who(opened: Open, readers: Readers) 
 
 
 def with_samples(reader: FakeReader, *samples: int) -> None:
-    """What it answers from here on, each time anew."""
     changed = replace(reader.reading.sample, gpu_utilization_samples_percent=samples)
     reader.reading = replace(reader.reading, sample=changed)
 
@@ -184,7 +175,6 @@ def test_a_hung_reader_holds_up_nobody_else(
 def test_a_driver_that_is_gone_takes_its_devices_with_it(
     opened: Open, readers: Readers, clock: Clock
 ) -> None:
-    """It is closed, said to be gone, and begun anew, with other devices perhaps."""
     other = FakeReader(answer("GPU-8").device, answer("GPU-8"))
     other.gate.set()
     drivers = [FakeDriver(*readers), FakeDriver(other)]
@@ -222,7 +212,6 @@ def test_a_driver_that_comes_back_as_another_ends_the_sampler(
 def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
     clock: Clock, readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readings are complete and on time, and processes have what the driver says of them."""
     monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.01)
     asked, released = threading.Event(), threading.Event()
 
@@ -255,7 +244,6 @@ def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
 def test_one_sample_after_a_stall_and_then_on_with_the_interval(
     opened: Open, readers: Readers, clock: Clock, stall: float
 ) -> None:
-    """The process was stopped, or whoever reads the stream: what it missed is not caught up."""
     stream = started(opened, readers)
     last = stream.sample().time
     clock.now += stall

@@ -1,5 +1,3 @@
-"""The sampler with a selection: devices are identified first, and one that hangs stops no other."""
-
 from dataclasses import replace
 
 import pytest
@@ -70,7 +68,6 @@ def test_a_device_that_answers_late_is_found_then(
 def test_a_uuid_that_no_device_has_is_looked_for_again(
     opened: Open, readers: Readers, clock: Clock
 ) -> None:
-    """With a new start of the driver, which finds devices only then."""
     starts: list[FakeDriver] = []
 
     def start() -> FakeDriver:

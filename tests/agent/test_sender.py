@@ -1,5 +1,3 @@
-"""What the agent writes, what its reader may ask for, and when it ends."""
-
 import json
 import os
 import subprocess
@@ -59,21 +57,17 @@ class Recorder:
     [
         ({"interval": 2.0}, [2.0]),
         ({"interval": 2, "gpm": True}, [2, True]),
-        ({"gpm": False}, [False]),
         ({"interval": 0.01}, [0.25]),
         ({"interval": 1e9}, [60.0]),
         (b'{"interval": 1e999}', []),
         ({"interval": 0}, []),
-        ({"interval": -1}, []),
         (b'{"interval": NaN}', []),
         ({"interval": "1"}, []),
         ({"interval": True}, []),
         ({"gpm": 1, "later": 2}, []),
         ({"next": True}, ["next"]),
         ({"next": 1}, []),
-        ([1], []),
         (b"{", []),
-        (b"", []),
     ],
 )
 def test_requests(line: Any, asked: list[Any]) -> None:

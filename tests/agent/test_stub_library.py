@@ -1,5 +1,3 @@
-"""The CUDA toolkit's stub of NVML, loaded where the driver's library should be."""
-
 import os
 import shutil
 import subprocess

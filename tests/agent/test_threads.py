@@ -1,5 +1,3 @@
-"""Threads that a program does not wait for, at its end."""
-
 import subprocess
 import sys
 

@@ -1,5 +1,3 @@
-"""Rates from counters that wrap, go backwards, stand still, or are not there."""
-
 from collections.abc import Mapping
 
 import pytest
@@ -20,7 +18,6 @@ WIDE = 1 << 32
 
 
 def at(now: float) -> Asked:
-    """A call that takes no time."""
     return Asked(now, now)
 
 
@@ -66,8 +63,6 @@ def fields(**values: int) -> dict[str, int]:
 
 
 class Machine(OneDevice):
-    """A device read once a second."""
-
     def __init__(self, nvml: FakeDriver) -> None:
         super().__init__(nvml, FakeDevice(values={}))
 

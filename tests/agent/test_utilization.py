@@ -1,5 +1,3 @@
-"""Utilization: the driver's own samples, each once, and GPM, the mean of two samples."""
-
 from collections.abc import Iterable
 from typing import Any
 

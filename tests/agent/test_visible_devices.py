@@ -1,5 +1,3 @@
-"""CUDA_VISIBLE_DEVICES, as CUDA reads it."""
-
 from collections.abc import Sequence
 
 import pytest
@@ -36,27 +34,22 @@ def left(devices: Sequence[Device], value: str | None, order: str | None) -> See
     [
         (None, ALL, ""),
         ("1", (B,), ""),
-        (" 1 ,+0", (A, B), ""),
-        ("1gpu2,0ampere", (A, B), ""),
         ("2", (C, M1, M2), ""),
         ("", (), ""),
         ("-1", (), NONE_SUCH),
         ("1,-1,0", (B,), NONE_SUCH),
         ("0,3,1", (A,), NONE_SUCH),
-        ("0,,1", (A,), NONE_SUCH),
         ("٠", (), NONE_SUCH),
         ("0,1,0", (), REPEATED),
         (A, (A,), ""),
         ("GPU-bb", (C, M1, M2), ""),
         ("GPU-aa2,GPU-aa1", (A, B), ""),
         ("GPU-aa", (), NONE_SUCH),  # it could be either
-        ("GPU-aa1,GPU-zz,GPU-aa2", (A,), NONE_SUCH),
         ("GPU-aa1,1", (A,), NONE_SUCH),  # numbers after UUIDs are none
         ("0,GPU-aa2", (A,), NONE_SUCH),
         ("gpu-aa11", (), NONE_SUCH),
         ("MIG-1", (M1,), ""),
         ("MIG-2,MIG-1", (M1, M2), ""),
-        ("MIG-1,GPU-aa11", (M1,), NONE_SUCH),
     ],
 )
 def test_what_is_visible(value: str | None, uuids: tuple[str, ...], note: str) -> None:
@@ -74,7 +67,6 @@ def test_numbers_are_those_of_the_bus() -> None:
 
 @pytest.mark.parametrize("order", [None, "FASTEST_FIRST", ""])
 def test_numbers_on_a_mixed_machine_are_refused(order: str | None) -> None:
-    """CUDA says only which is the first, and not even how it is found."""
     wanted = (
         r"^CUDA_VISIBLE_DEVICES=0,1 is ambiguous: .* this machine has H100, T4\. "
         r"Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name devices by their UUIDs$"

@@ -18,8 +18,7 @@ from gputop.bench.worker import backends
 from tests.bench.commands import ran
 from tests.bench.machines import WHOLE, divided, instance, seen
 from tests.bench.workers import CPU, fake_interpreter
-from tests.driver import FakeDriver
-from tests.driver.platforms import a100_mig
+from tests.driver import FakeDevice, FakeDriver, FakeInstance
 from tests.streams import GIB, device, inventory, process, readings, sample
 
 TWO = dataclasses.replace(
@@ -185,12 +184,12 @@ print(json.dumps(dict(event="error", kind="k", what=what, why="", remedy="")))
 
 @pytest.mark.driver
 def test_the_worker_gets_the_instance_and_nothing_else(driver: FakeDriver, tmp_path: Path) -> None:
-    driver.write(a100_mig())
+    driver.write(FakeDevice(mig_mode=1, instances=(None, FakeInstance())))
     python = fake_interpreter(tmp_path, TELLS)
-    ended = ran("--python", python, "--device", "0:3", **driver.environment())
+    ended = ran("--python", python, "--device", "0:1", **driver.environment())
     assert ended.returncode == 3
     (line,) = ended.stderr.splitlines()
-    assert "error: MIG-c7a4ad7e-57a9-5f8e-bb3e-7a1e4d2c8b33 by PCI_BUS_ID" in line
+    assert "error: MIG-00000000-0001-5d7e-9a51-000000000001 by PCI_BUS_ID" in line
 
 
 def fake_torch(*, integrated: bool) -> Any:

@@ -10,8 +10,7 @@ from gputop.bench.cluster.messages import Lent, from_line, to_line
 from gputop.bench.cluster.node_actor import NodeActor, NodeAnswer
 from gputop.bench.cluster.node_facts import node_facts
 from gputop.bench.plan.request import Target
-from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
-from tests.driver.platforms import a100_mig
+from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver, FakeInstance
 
 SLEEPER = b"import sys; print('{\"event\": 1}', flush=True); sys.stdin.readline(); sys.stdin.read()"
 """Says a word, and ends with its input."""
@@ -68,7 +67,8 @@ def test_a_signal_reaches_a_worker_that_is_about_to_start() -> None:
 def test_its_facts_are_what_the_agent_reads_there(
     driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver.write(FakeDevice(), a100_mig(), FakeDevice(code=GPU_IS_LOST))
+    mig = FakeDevice(mig_mode=1, instances=(FakeInstance(),))
+    driver.write(FakeDevice(), mig, FakeDevice(code=GPU_IS_LOST))
     for name, value in driver.environment().items():
         monkeypatch.setenv(name, value)
     archive = relay.worker_archive()

@@ -331,18 +331,17 @@ class FakeDriver:
         new.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="surrogateescape")
         new.replace(self._state)
 
-    def report_xid(self, index: int, number: int, kind: int = XID) -> None:
-        """Let the device report an Xid, or another kind of event, to who has registered for it."""
-        self._events.append(f"{index} {kind:#x} {number}")
+    def report_xid(self, index: int, number: int) -> None:
+        """Let the device report an Xid to who has registered for it."""
+        self._events.append(f"{index} {XID:#x} {number}")
         self.change_machine()
 
-    def calls(self, index: int | None = None, instance: int | None = None) -> Counter[str]:
-        """How often each function was called so far, on a device, an instance of it, or at all."""
+    def calls(self, index: int | None = None) -> Counter[str]:
+        """How often each function was called so far, on a device or at all."""
         if not self._calls.exists():
             return Counter()
         rows = (line.split() for line in self._calls.read_text().splitlines())
-        wanted = f"{index}" if instance is None else f"{index}.{instance}"
-        return Counter(name for name, where in rows if index is None or where == wanted)
+        return Counter(name for name, where in rows if index is None or where == f"{index}")
 
     def forget_calls(self) -> None:
         self._calls.unlink(missing_ok=True)

@@ -216,14 +216,12 @@ def watched(
 
 
 def finding(machine: Machine, rule: str, index: int = 0) -> Finding:
-    """That the rule speaks."""
     verdict = machine.verdict(rule, index)
     assert isinstance(verdict, Finding), verdict
     return verdict
 
 
 def lacking(machine: Machine, rule: str, index: int = 0) -> dict[str, Absence | None]:
-    """That the rule cannot tell: the reading that is missing, and why."""
     verdict = machine.verdict(rule, index)
     assert isinstance(verdict, NoFinding), verdict
     assert verdict.missing
@@ -231,7 +229,6 @@ def lacking(machine: Machine, rule: str, index: int = 0) -> dict[str, Absence | 
 
 
 def silent(machine: Machine, rule: str, index: int = 0) -> None:
-    """That the rule has looked, and has nothing to say."""
     verdict = machine.verdict(rule, index)
     assert isinstance(verdict, NoFinding), verdict
     assert not verdict.missing

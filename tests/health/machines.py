@@ -115,4 +115,3 @@ def snapshot(driver: FakeDriver, xids: tuple[int, ...]) -> tuple[Inventory, Samp
 
 
 HUNG = Problem("The NVIDIA driver does not answer", "it sent nothing within 30 s", "Look at dmesg")
-FULL = Problem("The earlier results cannot be used", "no space left", "Free some space")

@@ -1,5 +1,3 @@
-"""Advice that changes a device names the device. Without `-i`, nvidia-smi changes all of them."""
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -99,7 +97,6 @@ def test_other_commands_name_the_device_and_its_machine() -> None:
     ],
 )
 def test_the_state_of_a_device(state: DeviceState, remedy: str) -> None:
-    """The screen, the doctor and the stress test say the same."""
     readings = streams.lost(5, state)
     fault = fault_of(H100, readings)
     assert fault is not None

@@ -1,5 +1,3 @@
-"""Bottlenecks: readings of real workloads, and the word for each."""
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -24,7 +22,6 @@ from tests.health.histories import (
 )
 
 A100 = replace(device(), name="NVIDIA A100-SXM4-80GB", compute_capability="8.0", sm_count=108)
-T4 = replace(device(), name="Tesla T4", compute_capability="7.5", sm_count=40)
 VGPU = replace(device(), name="GRID A100X-10C", virtualization="vgpu")
 MIG = replace(device(), name="NVIDIA H100 MIG 1g.10gb", mig_index=0, parent_uuid="GPU-p")
 NO_BUSY = ("gpu_utilization_percent", "memory_utilization_percent")
@@ -79,7 +76,6 @@ BRAKED = {REASONS: ("hw_slowdown", "hw_power_brake")}
 IN_FP64 = gpm(93, 0, 35, 3, fp64_active_percent=55.0)
 COPIES = {RX: 51e9, BUSY: 2, "pcie_generation": 5}
 OLDER_COPIES = nvml(30, 25, 90, 400, pcie_rx_bytes_per_second=24e9, pcie_generation=4)
-T4_CAPPED = nvml(100, 61, 69.5, 70, clock_event_reasons=("sw_power_cap",))
 LOADER = saw(96, 0, 8, 4)
 
 
@@ -123,7 +119,6 @@ CASES = [
     without_gpm(A100, "A100, between", UNKNOWN, "needs GPM: Hopper", nvml(97, 38, 210, 400)),
     without_gpm(A100, "kernel of one SM", LAUNCHES, "19 % of the limit", nvml(100, 0, 75, 400)),
     without_gpm(A100, "A100, PCIe", TRANSFERS, "of 29.3 GiB/s", OLDER_COPIES),
-    without_gpm(T4, "T4 at its 70 W", POWER, "by a power limit of 70 W", T4_CAPPED),
     # Readings that are missing
     without_gpm(device(), "--no-gpm", UNKNOWN, "GPM is off", nvml(99, 40, 400, 700), absence=OFF),
     Case("MIG", COMPUTE, "tensor active 52 %", {}, gpu=MIG, without=NO_BUSY),

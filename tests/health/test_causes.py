@@ -1,5 +1,3 @@
-"""What a hurried reader is told first: causes over all devices, one for each fault."""
-
 import dataclasses
 from dataclasses import replace
 
@@ -62,7 +60,6 @@ def test_devices_with_the_same_finding_share_the_lowest_and_the_highest_number()
 
 
 def test_devices_with_another_remedy_are_another_cause() -> None:
-    """One line has one remedy, which is true for all of its devices."""
     here = found("power_capped", 0, Severity.WARNING, "held back", "Restore it")
     there = found("power_capped", 1, Severity.WARNING, "held back", "Restore it on node7")
     assert [len(cause) for cause in find_causes([here, there])] == [1, 1]

@@ -1,5 +1,3 @@
-"""`gputop doctor` as it is shipped: what it prints, its JSON and its exit status."""
-
 import json
 import os
 import re
@@ -49,7 +47,6 @@ def doctor(*arguments: str, env: Mapping[str, str]) -> subprocess.CompletedProce
 
 
 def test_a_machine_without_a_driver() -> None:
-    """Also with the torch that is there, whichever that is."""
     done = doctor(env=NO_DRIVER)
     assert (done.returncode, done.stderr) == (1, "")
     assert re.search(r"PROBLEM +NVML library +No NVIDIA driver: .* not found", done.stdout)
@@ -61,7 +58,6 @@ def test_a_machine_without_a_driver() -> None:
 
 
 def test_what_the_rules_say_of_one_snapshot(driver: FakeDriver, no_torch: str) -> None:
-    """Heat, memory of nobody: warnings, which are no fault; what the driver wants is one."""
     driver.write(FakeDevice(clock_event_reasons=0x20))
     done = doctor("--python", no_torch, env=driver.environment())
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,5 +1,4 @@
-"""Every check of doctor, on machines where it finds something and where it does not."""
-
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,9 +20,10 @@ from tests.driver import (
     RESET_REQUIRED,
     UNKNOWN,
     VERSION_MISMATCH,
+    FakeDevice,
     FakeDriver,
 )
-from tests.driver.platforms import PLATFORMS
+from tests.driver.platforms import gb10, orin
 from tests.fake_root import (
     DOCKER,
     LIBRARY,
@@ -63,7 +63,6 @@ def one(**changes: Any) -> Machine:
 
 
 def sees(value: str, **changes: Any) -> Machine:
-    """A machine of three devices under that CUDA_VISIBLE_DEVICES."""
     environment = {**TERMINAL, "CUDA_VISIBLE_DEVICES": value}
     return replace(Machine(devices=THREE, environment=environment), **changes)
 
@@ -113,13 +112,9 @@ DANGLING = {"/usr/lib64/libnvidia-ml.so.1": "-> gone.so"}
 BROKEN = Interpreter("/opt/old/bin/python", "on the PATH", fault="it does not answer")
 HELPLESS = InterpreterSearch(None, (BROKEN,))
 OLD_DRIVER = "The NVIDIA driver on your system is too old (found version 11040). Please update"
-IN_WSL, INSIDE = {**WSL, **WSL_LIBRARY}, {**LOADED, **DOCKER}
+INSIDE = {**LOADED, **DOCKER}
 MISMATCH = fails(VERSION_MISMATCH, {**LOADED, **LIBRARY})
 UNREADABLE = fails(UNKNOWN, {**REFUSED, **DOCKER})
-NO_DEVICE_FILE = fails(DRIVER_NOT_LOADED, {**INSIDE, **LIBRARY})
-NO_GPUS_INSIDE = Machine((), root={**INSIDE, **LIBRARY, "/dev/nvidiactl": ""})
-VOLTA = Machine((h100(compute_capability_major=7),))
-HELD_FOR_VM = Machine((), root={**LOADED, **gpu(0, "vfio-pci")})
 HANGS = replace(NO_INVENTORY, problem=HUNG)
 BROKEN_TORCH = TorchFacts(failure="ImportError: libcudart.so.12: cannot open it")
 OLDER_CUDA = Machine(driver={"cuda_version": 12_040})
@@ -142,7 +137,6 @@ TABLE = [
     # Driver
     Row("library", OK, "is loaded", "", Machine(root=without(HEALTHY, "/usr"))),
     Row("library", PROBLEM, "is not found", "Install the driver", fails(NO_LIBRARY, {})),
-    Row("library", PROBLEM, "does not fit", "ldconfig", fails(NO_LIBRARY, LIBRARY)),
     Row("library", NOTE, "is not found", "", fails(NO_LIBRARY, NOUVEAU)),
     Row("library", PROBLEM, "links to gone.so", "Reinstall", fails(NO_LIBRARY, DANGLING)),
     Row("library", NOTE, "links to gone.so", "", fails(DRIVER_NOT_LOADED, DANGLING)),
@@ -157,25 +151,18 @@ TABLE = [
     Row("permission", WARNING, "cannot be opened", "access", Machine(root=HEALTHY | REFUSED)),
     Row("nouveau", OK, "has no GPU", "", Machine(root={**HEALTHY, "/sys/module/nouveau/x": ""})),
     Row("nouveau", PROBLEM, "has the GPU", "Blacklist", fails(DRIVER_NOT_LOADED, NOUVEAU)),
-    Row("nouveau", PROBLEM, "nouveau has the GPU", "Install it", fails(NO_LIBRARY, NOUVEAU)),
     Row("nouveau", WARNING, "nouveau has 0000:27:00.0", "Blacklist", beside(gpu(1, "nouveau"))),
     Row("container", OK, "docker, with 1 GPU", "", Machine(root={**HEALTHY, **DOCKER})),
     Row("container", NOTE, "sees only GPUs passed to it", "", fails(NO_LIBRARY, DOCKER)),
     Row("container", PROBLEM, "the library is missing", "--gpus all", fails(NO_LIBRARY, INSIDE)),
-    Row("container", PROBLEM, "no /dev/nvidiactl here", "--gpus all", NO_DEVICE_FILE),
-    Row("container", PROBLEM, "its GPUs are missing", "--gpus all", NO_GPUS_INSIDE),
     Row("wsl", OK, "the Windows driver", "", Machine(root={**WSL, **WSL_LIBRARY})),
     Row("wsl", WARNING, "hides the one in", "Remove", Machine(root={**WSL, **LIBRARY})),
     Row("wsl", NOTE, "the Windows driver", "", fails(UNKNOWN, {**WSL, **WSL_LIBRARY})),
-    Row("wsl", PROBLEM, "is not found", "on Windows", fails(NO_LIBRARY, WSL)),
-    Row("wsl", PROBLEM, "it is in /usr/lib/wsl/lib", "LD_LIBRARY_PATH=", fails(NO_LIBRARY, IN_WSL)),
     Row("nvml", PROBLEM, "Unknown Error (code 999)", "nvidia-smi", fails(UNKNOWN, HEALTHY)),
     Row("nvml", PROBLEM, "too old", "Upgrade", fails(TOO_OLD, HEALTHY)),
     Row("nvml", PROBLEM, "sent nothing within", "dmesg", knows(inventory=HANGS, sample=NO_SAMPLE)),
     Row("devices", OK, "3 GPUs", "", Machine(THREE)),
     Row("devices", PROBLEM, "is loaded and has none", "lspci", Machine((), root=LOADED)),
-    Row("devices", PROBLEM, "cannot start it", "NVRM", Machine((), root={**LOADED, **gpu(0)})),
-    Row("devices", PROBLEM, "is held for a virtual machine", "unbind", HELD_FOR_VM),
     Row("devices", WARNING, "on the PCI bus also 0000:27:00.0", "NVRM", beside(gpu(1))),
     Row("devices", OK, "1 GPU", "", Machine(root={**HEALTHY, **gpu(1, "vfio-pci")})),
     Row("devices", OK, "1 GPU", "", Machine(root={**HEALTHY, **gpu(1), **DOCKER})),
@@ -188,7 +175,6 @@ TABLE = [
     Row("xid", OK, "none", "", logged(79, 90000.0)),
     Row("xid", OK, "none", "", logged(79, address="0000:27:00")),
     Row("xid", PROBLEM, "(double bit), just now", "reset", Machine(xids=(48,))),
-    Row("xid", PROBLEM, "Xid 48: an uncorr", "reset", Machine(xids=(48, 31))),
     Row("xid", NOTE, "/dev/kmsg, no such file", "sudo", Machine(root=without(HEALTHY, "/dev/k"))),
     Row("xid", PROBLEM, "off the bus, 2:00 ago, and 1 more", "only a reboot", TWO_XIDS),
     Row("ecc", PROBLEM, "3 uncorrected", "replaced", one(**has(uncorrected=3))),
@@ -222,9 +208,7 @@ TABLE = [
     Row("torch_cuda", PROBLEM, "sees no device", "nvidia-smi", Machine(torch=NO_DEVICE)),
     Row("architecture", PROBLEM, "compute capability 7.0, only for", "Install", VOLTA),
     Row("visible_devices", OK, "2,0: 2 of 3 GPUs", "", sees("2,0")),
-    Row("visible_devices", OK, "1 of 3 GPUs", "", sees("GPU-00000001")),
     Row("visible_devices", WARNING, "hides every GPU", "Unset", sees("")),
-    Row("visible_devices", WARNING, "it ends at '-1'", "Unset", sees("-1")),
     Row("visible_devices", WARNING, "ends at '7'", "by UUID", sees("0,7,1")),
     Row("visible_devices", WARNING, "names '1' twice", "Unset", sees("0,1,1")),
     Row("visible_devices", NOTE, "there is no GPU", "", sees("0", devices=())),
@@ -281,7 +265,6 @@ def test_a_check_finds_what_the_machine_has(row: Row, nvml: FakeDriver, tmp_path
 
 
 def test_each_check_has_a_row_that_finds_something() -> None:
-    """Other than the checks that are rules, which have their own tests."""
     rules = {rule.name for rule in RULES if not rule.needs_history and rule.name != "xid"}
     assert rules < BY_NAME.keys()
     seen = {row.check for row in TABLE if row.status is not OK}
@@ -300,7 +283,6 @@ def test_a_machine_that_has_nothing_can_be_examined() -> None:
 
 
 def test_a_problem_that_names_no_check_is_nvmls() -> None:
-    """As that of the stream, or of another version."""
     for check in ("", "a later one"):
         facts = DoctorFacts(
             replace(NO_INVENTORY, problem=Problem("It stopped", "it ended", "Try again", check))
@@ -310,12 +292,11 @@ def test_a_problem_that_names_no_check_is_nvmls() -> None:
         assert finding.title == "It stopped: it ended"
 
 
-@pytest.mark.parametrize("name", PLATFORMS)
-def test_a_platform_as_it_is_found_has_no_problem(
-    name: str, nvml: FakeDriver, tmp_path: Path
+@pytest.mark.parametrize("platform", [gb10, orin])
+def test_what_a_platform_does_not_support_is_no_problem(
+    platform: Callable[[], FakeDevice], nvml: FakeDriver, tmp_path: Path
 ) -> None:
-    """What a device does not support is nothing that is wrong with it."""
-    facts = Machine((PLATFORMS[name](),), torch=None).facts(nvml, tmp_path)
+    facts = Machine((platform(),), torch=None).facts(nvml, tmp_path)
     groups = [finding for finding in examine(facts) if BY_NAME[finding.rule].group == "Devices"]
     assert groups
     assert [each for each in groups if each.severity is PROBLEM] == []

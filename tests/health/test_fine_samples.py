@@ -1,5 +1,3 @@
-"""Waves faster than the ticks: the driver's own samples, and what is not to be made of them."""
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -42,13 +40,6 @@ def test_a_wave_is_found_with_its_period(period: int, high: int) -> None:
     assert between.label == "gaps every"
     assert between.value == pytest.approx(period / 6, rel=0.08)
     assert f", every {between.text}" in found.line
-
-
-def test_of_the_ticks_alone_it_is_not_claimed() -> None:
-    found = said({BUSY: wave(5, 2)[BUSY]})
-    assert "every" not in found.line
-    assert "a CPU core is full: idle 61 %" in found.line
-    assert [each.label for each in found.evidence][:2] == ["idle", "CPU of its busiest process"]
 
 
 @pytest.mark.parametrize("period", [2, 3])

@@ -1,5 +1,3 @@
-"""All rules together: they never raise, are quiet where all is well, and do not flicker."""
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +19,6 @@ STEADY |= {"memory_unattributed_bytes"}
 
 @pytest.mark.parametrize("of", [WORKING, IDLE])
 def test_a_healthy_machine_has_no_findings(of: dict[str, Any]) -> None:
-    """Not at its first sample, and not after ten minutes of noise."""
     changes = {
         name: noise(value, 0.02 * value, seed)
         for seed, (name, value) in enumerate(of.items())

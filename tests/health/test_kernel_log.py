@@ -1,5 +1,3 @@
-"""Xid errors in the kernel's log."""
-
 import errno
 import os
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Jobs of ranks: which ranks there are, and which one the others wait for."""
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -137,7 +135,6 @@ def test_the_ranks_that_are_seen(ranks: list[int], of: int | None, seen: str) ->
 
 
 def test_a_rank_is_on_the_device_where_it_holds_most_memory() -> None:
-    """Ranks often have a context on the first device, too."""
     (job,) = find_jobs([rank(0), rank(1), rank(1, index=0, memory_used_bytes=GIB // 2)])
     assert [each.device_uuid for each in job.ranks.values()] == [device(0).uuid, device(1).uuid]
 
@@ -185,7 +182,6 @@ def test_a_rank_that_hangs_is_named_on_its_device_only(spins: dict[str, Any]) ->
 
 
 def test_a_rank_that_hangs_is_named_within_30_seconds() -> None:
-    """It worked before, so the means of the last minute are those of work."""
     steps = ranks({}, {}, {}, {}, seconds=300)
     steps.readings = ({**WORKING, **SPINS}, {**WORKING, **SPINS}, {**WORKING, **SPINS}, IDLE)
     steps.run(30)
@@ -193,7 +189,6 @@ def test_a_rank_that_hangs_is_named_within_30_seconds() -> None:
 
 
 def test_a_rank_whose_host_is_slow_is_named() -> None:
-    """The others wait for a part of each step, and are busy meanwhile."""
     half = {
         BUSY: saw(97, 100, 4, 2),
         SM: saw(88, 12, 4, 2),

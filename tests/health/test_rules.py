@@ -1,5 +1,3 @@
-"""Each rule: where it has to speak, where it must not, and where it has to say that it cannot."""
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -93,7 +91,6 @@ def job(changes: Mapping[str, Any], many: int = 4, **process: Any) -> Machine:
 
 
 def ranks(seconds: float = 90) -> Machine:
-    """GPUs of a job of torchrun, all of which wait for the first one."""
     waits = {BUSY: 100, SM: 12.0, TENSOR: 0.0}
     names = {"world_size": 3, "job_id": "node01:29500"}
     return Machine(
@@ -134,8 +131,7 @@ def lacks(
 
 
 SPEAKS: list[Case] = [
-    says("input_bound", WARNING, "idle 6", one, STARVED, process=FULL_CORE),
-    says("input_bound", WARNING, "every 8.0 s", one, STARVED, process=FULL_CORE),
+    says("input_bound", WARNING, "idle 64 %, every 8.0 s", one, STARVED, process=FULL_CORE),
     says("input_bound", WARNING, "a CPU core is full: idle 55 %", one, WAVES, process=FULL_CORE),
     says("input_bound", WARNING, "a CPU core is full", one, STARVED, process=FULL_WORKER),
     says("input_bound", WARNING, "a process waits for storage", one, STARVED, process=WAITS),
@@ -293,7 +289,6 @@ def test_advice_is_for_the_cause() -> None:
 
 
 def test_idle_clocks_are_not_low_clocks() -> None:
-    """Between its steps a device lowers its clock, which says nothing about its work."""
     gaps = {BUSY: saw(100, 30, 8, 6), CLOCK: saw(1755, 345, 8, 6)}
     silent(one(gaps), "clocks_low")
     silent(job(gaps), "straggler")

@@ -1,5 +1,3 @@
-"""What a Python process does, from the stacks that py-spy writes."""
-
 import subprocess
 import sys
 

@@ -1,5 +1,3 @@
-"""What torch says of CUDA: a torch made of a file, in a Python of its own."""
-
 import sys
 from pathlib import Path
 
@@ -7,7 +5,6 @@ import pytest
 
 from gputop.bench.run.worker_launch import Interpreter
 from gputop.health.doctor.doctor_facts import TorchFacts, torch_facts
-from tests.bench.workers import needs_torch
 
 FAKE = """
 import os, sys, types
@@ -67,10 +64,3 @@ async def test_a_python_that_hangs_or_has_gone(tmp_path: Path) -> None:
     assert await torch_facts(hangs, 1.0) == TorchFacts(failure="it did not answer within 1 s")
     gone = Interpreter("/nonexistent/python", "--python", "2.9.0")
     assert await torch_facts(gone) == TorchFacts(failure="there is no such file")
-
-
-@needs_torch
-async def test_the_real_torch() -> None:
-    said = await torch_facts(Interpreter(sys.executable, "gputop's own", "2"))
-    assert said.failure is None
-    assert said.version

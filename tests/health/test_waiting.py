@@ -1,5 +1,3 @@
-"""Conditions that `gputop wait` waits for."""
-
 import subprocess
 from typing import Any
 

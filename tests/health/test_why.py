@@ -1,5 +1,3 @@
-"""The content of *Why is it slow?*, which the dashboard and `gputop why` show."""
-
 import dataclasses
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""A recording played: at its own pace, faster, paused, and sought in, by a clock of the test."""
-
 import asyncio
 import contextlib
 import dataclasses
@@ -134,7 +132,6 @@ async def test_back_and_on(tmp_path: Path) -> None:
 
 
 async def test_what_happened_before_is_told(tmp_path: Path) -> None:
-    """An Xid is an alert for an hour, also for who goes past it."""
     made = recordings.samples(350)
     event = Event(made[5].time, streams.device(0).uuid, "xid", 79)
     made[5] = dataclasses.replace(made[5], events=(event,))

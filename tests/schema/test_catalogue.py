@@ -1,5 +1,3 @@
-"""Each row of the catalogue is shown, exported, queried and explained, without another table."""
-
 import dataclasses
 
 import pytest
@@ -15,7 +13,6 @@ from gputop.output.status_page import COLUMNS, parse_columns
 from gputop.schema.catalogue import CATALOGUE, RECOVERIES, VIRTUALIZATIONS, Reading
 from gputop.schema.labels import LEGEND, ROWS
 from gputop.schema.values import value_text
-from gputop.stream.history import KEPT, History
 from tests.output.test_public_output import FULL, INVENTORY, SAMPLE
 
 METRICS = [CATALOGUE[name] for name in READINGS if name not in SERIES_READINGS]
@@ -74,14 +71,6 @@ def test_the_fleet_reads_what_is_exported(name: str) -> None:
             assert number * metric.factor == pytest.approx(value, rel=1e-3, abs=1 << 20)
     low, high = LIMITS[name]
     assert low < high
-
-
-def test_history_keeps_what_the_catalogue_says() -> None:
-    history = History()
-    history.add(SAMPLE)
-    for reading in METRICS:
-        assert bool(history.series(FULL.uuid, reading.name)) == reading.in_history
-        assert (reading.name in KEPT) == reading.in_history
 
 
 def test_units_are_the_endings_of_names() -> None:

@@ -1,5 +1,3 @@
-"""The table of clock event reasons: its bits are nvml.h's, and any mask can be made again."""
-
 import pynvml
 import pytest
 from hypothesis import example, given

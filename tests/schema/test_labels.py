@@ -1,5 +1,3 @@
-"""What readings are called and how they are written; why they are missing; what is wrong."""
-
 import dataclasses
 from collections import Counter
 
@@ -17,7 +15,7 @@ from gputop.agent.nvml.device_queries import clock_event_times
 from gputop.agent.snapshot import Event, Host
 from gputop.agent.words import CLOCK_EVENT_BITS, RECOVERY_ACTIONS
 from gputop.health.conditions import XIDS, event_text, fault_of
-from gputop.schema.labels import LEGEND, ROWS
+from gputop.schema.labels import ROWS
 from gputop.schema.values import CAUSES, absence_text, value_text
 from tests import streams
 
@@ -129,13 +127,6 @@ def test_a_part_that_is_missing_says_which_and_why() -> None:
     assert row.reason(streams.device(0), sample) == ""
 
 
-def test_the_legend_explains_what_the_page_shows() -> None:
-    labels = " ".join(BY_LABEL)
-    for term in LEGEND:
-        assert term == "Xid" or term.split()[0].split("/")[0].rstrip(",") in labels
-    assert "100 % may be one SM of 132" in LEGEND["busy"]
-
-
 @pytest.mark.parametrize(
     ("state", "absence", "what"),
     [
@@ -147,7 +138,6 @@ def test_the_legend_explains_what_the_page_shows() -> None:
     ],
 )
 def test_what_is_wrong_with_a_device(state: DeviceState, absence: Absence, what: str) -> None:
-    """And nothing about others: they may be held up as well."""
     sample = DeviceSample("GPU-0", state, 12.0, absent=dict.fromkeys(READINGS, absence))
     fault = fault_of(streams.device(0), sample)
     assert fault is not None

@@ -1,5 +1,3 @@
-"""The stream's schema and codec: what goes in comes out, and nothing else gets in."""
-
 import json
 import math
 from dataclasses import replace
@@ -7,40 +5,18 @@ from typing import Any
 
 import pytest
 
-from gputop.agent.device import Absence, Device, DeviceSample
 from gputop.agent.lines import to_line, to_plain
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import (
-    DriverState,
-    Host,
-    Inventory,
-    Process,
-    ProcessKind,
-    Record,
-    Sample,
-    Source,
-)
+from gputop.agent.snapshot import Host, Process, ProcessKind, Record, Sample
 from gputop.agent.times import is_old, silence_limit
 from gputop.schema.decode import decode, from_plain
 from gputop.schema.limits import DecodeError
+from tests import streams
 
 LARGEST_REAL = math.nextafter(2.0**63, 0)
 
-INVENTORY = Inventory(
-    time=1.5,
-    hostname="node",
-    source=Source.NVML,
-    driver_state=DriverState.OK,
-    interval_seconds=1.0,
-    problem=Problem("What", "why", "remedy"),
-    devices=(Device(0, "GPU-0", "NVIDIA H100"),),
-)
-SAMPLE = Sample(
-    time=2.0,
-    host=Host(cpu_percent=1.0, cpu_core_percent=(1.0,), load_average=(0.1, 0.2, 0.3)),
-    devices=(DeviceSample("GPU-0", absent={"fan_percent": Absence.NOT_SUPPORTED}),),
-    processes=(Process(1, "GPU-0", ProcessKind.COMPUTE, command="python"),),
-)
+INVENTORY = streams.inventory(1, problem=Problem("What", "why", "remedy"))
+SAMPLE = streams.sample(1)
 
 
 def plain(record: Record) -> dict[str, Any]:

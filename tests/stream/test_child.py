@@ -1,5 +1,3 @@
-"""The stream of a child process: read, watched, started again, and ended."""
-
 import asyncio
 import contextlib
 import gc
@@ -83,7 +81,6 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def first(child: StreamChild, number: int) -> list[Received]:
-    """That many of what comes, and no more."""
     received: list[Received] = []
     async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
         async for record in records:
@@ -161,7 +158,6 @@ async def test_what_is_printed_before_the_first_record_is_shown(spawn: Spawn) ->
 async def test_a_child_that_never_says_a_word(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch, printed: str
 ) -> None:
-    """A prompt is waited for less long than a driver."""
     monkeypatch.setattr(module, "PROMPT_SECONDS", 0.2)
     child = spawn(f"{printed}until_the_end()")
     child._patience = Patience(start=10 * BOUND if printed else 0.2)
@@ -170,7 +166,6 @@ async def test_a_child_that_never_says_a_word(
 
 
 async def test_a_child_that_falls_silent(spawn: Spawn) -> None:
-    """It had long to begin, and has less to go on."""
     child = spawn("say(INVENTORY); until_the_end()")
     child._patience = Patience(start=10 * BOUND)
     assert child._limit > silence_limit(1.0)  # or a device that hangs would end the stream
@@ -301,7 +296,6 @@ BROKEN = Interruption(Problem("It stopped", "it ended", "gputop is restarting it
 
 
 async def test_snapshots_go_on_after_the_time_for_the_first_one() -> None:
-    """And tell of a driver that starts again, and of what broke off."""
     stream = PreparedStream(STARTING, SAMPLE, INVENTORY, SAMPLE)
     later: list[Record | Interruption] = [BROKEN, STARTING, SAMPLE]
     taken = snapshots(stream, 0.1)  # type: ignore[arg-type]

@@ -1,5 +1,3 @@
-"""What a stream has said: series on one time axis."""
-
 import dataclasses
 import math
 from typing import Any
@@ -33,7 +31,6 @@ def sample(time: float = 0.0, **temperatures: int | None) -> Sample:
 
 
 def told(*readings: tuple[float, dict[str, Any]]) -> History:
-    """The history of one device `a` that said this at these times."""
     history = History()
     for time, values in readings:
         history.add(Sample(time, Host(), (DeviceSample("a", **values),)))
@@ -93,15 +90,6 @@ def test_the_last_ones_are_kept(temperatures: list[int | None], capacity: int) -
     assert list(history.series("a", NAME)) == temperatures[-capacity:]
     assert list(history.times) == [*map(float, range(len(temperatures)))][-capacity:]
     assert history.count == len(temperatures)
-
-
-def test_newest_is_the_reading_of_the_newest_sample_alone() -> None:
-    history = History()
-    history.add(sample(1.0, a=20, b=30))
-    history.add(sample(2.0, a=40))
-    assert history.newest("a", NAME) == 40
-    assert history.newest("b", NAME) is None
-    assert history.newest("nobody", NAME) is None
 
 
 def test_numbers_of_several_devices_are_of_one_process() -> None:

@@ -1,16 +1,15 @@
-"""Several machines in one stream, over an `ssh` that goes nowhere."""
-
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import DriverState, Inventory, Sample
+from gputop.agent.snapshot import DriverState, Inventory, Machine, Record, Sample
 from gputop.schema.derived import label_of
 from gputop.stream import machines as module
 from gputop.stream.child import Patience
@@ -19,12 +18,6 @@ from gputop.stream.machines import Machines, host_snapshots
 from tests import fake_ssh, streams
 from tests.fake_ssh import FakeSsh
 from tests.terminal import MARKER, processes_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from gputop.agent.snapshot import Machine, Record
 
 BOUND = 60.0
 INTERVAL = 0.25
@@ -46,7 +39,6 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSsh:
 async def watching(
     *hosts: str, words: list[str] | None = None, interval: float = INTERVAL
 ) -> AsyncIterator[Watch]:
-    """The stream of these hosts; afterwards nothing of it is left."""
     machines = Machines(hosts, interval, words or fake_ssh.stream())
     try:
         async with asyncio.timeout(BOUND), contextlib.aclosing(machines.records()) as records:
@@ -57,8 +49,6 @@ async def watching(
 
 
 class Watch:
-    """What has come of a stream so far."""
-
     def __init__(self, machines: Machines, records: AsyncIterator[Record]) -> None:
         self.machines = machines
         self._records = records
@@ -76,7 +66,6 @@ class Watch:
         raise AssertionError
 
     async def until(self, wanted: Callable[[Sample], bool]) -> Sample:
-        """The next sample of which that is so."""
         while not wanted(sample := await self.sample()):
             pass
         return sample

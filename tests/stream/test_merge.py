@@ -1,5 +1,3 @@
-"""One machine of several: its names among theirs, and what is left of it when it is away."""
-
 import dataclasses
 from typing import Any
 
@@ -53,7 +51,6 @@ def test_devices_and_processes_carry_the_name_of_their_machine() -> None:
 
 @pytest.mark.parametrize("theirs", [-86_400.0, -5.0, 0.0, 5.0, 86_400.0])
 def test_another_clock_makes_nothing_old_or_new(theirs: float) -> None:
-    """Ages are without the difference; an event is as long ago as its own machine says."""
     made = machine()
     made.add_record(streams.inventory(1, time=NOW + theirs), 1.0, NOW)
     xid = Event(NOW + theirs - 30, streams.device(0).uuid, "xid", 79)
@@ -70,7 +67,6 @@ def test_another_clock_makes_nothing_old_or_new(theirs: float) -> None:
 
 @pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
 def test_ages_are_counted_from_when_a_value_was_read_not_from_when_it_arrived(ahead: float) -> None:
-    """Of a machine whose clocks are other ones, at the end of a line that is late."""
     far = machine()
     far.add_record(streams.inventory(1), 0.0, NOW)
     reading = streams.readings(0, age_seconds=0.25)

@@ -15,7 +15,7 @@ from gputop.ui.device.title import DeviceTitle
 from gputop.ui.drawing.cells import text_of
 from gputop.ui.telemetry import Telemetry
 from tests import streams
-from tests.agent.reader import Clock
+from tests.agent.fakes import Time
 from tests.agent.readings import A_SECOND_LATER, device
 from tests.driver import FakeDriver
 from tests.ui.pilots import rendered
@@ -47,11 +47,11 @@ def test_every_value_of_the_driver_is_on_the_page(nvml: FakeDriver, snapshot: An
     """Those of the table of readings, a second after the first reading."""
     nvml.write(device(fail={}))
     start()
-    clock = Clock()
-    reader = NvmlReader(0, "580.95.05", clock)
+    clock = Time()
+    reader = NvmlReader(0, "580.95.05", clock.monotonic)
     reader.read(gpm=True)
     nvml.change(0, values={**nvml.devices[0].values, **A_SECOND_LATER})
-    clock.seconds += 1.0
+    clock.now += 1.0
     reading = reader.read(gpm=True)[0]
     inventory = dataclasses.replace(streams.inventory(), devices=(reading.device,))
     assert details_of(telemetry_of(inventory, said_by(reading.sample))) == snapshot
