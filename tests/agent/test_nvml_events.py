@@ -69,6 +69,13 @@ def test_a_device_that_spoils_the_set_is_left_out_of_the_next(nvml: FakeDriver) 
         nvml.report_xid(index, number)
     assert machine.events() == [(2, 31), (0, 13)]
     assert [nvml.calls(index)[REGISTER] for index in range(3)] == [2, 1, 1]
+    # After a loss and a reset it may be all right.
+    nvml.change(1, code=GPU_IS_LOST)
+    machine.read()
+    nvml.change(1, code=0, fail={})
+    machine.read()
+    nvml.report_xid(1, 48)
+    assert machine.events() == [(1, 48)]
 
 
 def test_the_others_go_on_reporting_after_a_loss(machine: Machine) -> None:
