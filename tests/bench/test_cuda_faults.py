@@ -35,11 +35,6 @@ WITHOUT_FLOAT8 = replace(MACHINE, capability="8.0")
 SMALL: dict[str, Any] = {"kind": "sweep", "size": 8, "seconds": 20.0, "fault": QUICK}
 WITHOUT_RESULT: dict[str, tuple[dict[str, Any], int, str]] = {
     "busy": ({"settings": with_faults(Fault("context", message=BUSY))}, 3, "busy or unavailable"),
-    "no start": (
-        {"settings": with_faults(Fault("init", message="CUDA unknown error"))},
-        3,
-        "CUDA does not start",
-    ),
     "no kernel": ({"settings": with_faults(Fault("product", message=NO_KERNEL))}, 3, "no kernel"),
     "archs": ({"settings": replace(MACHINE, archs="sm_50 sm_60")}, 3, "built for sm_50 sm_60"),
     "no room": ({"settings": with_faults(NO_ROOM)}, 3, "CUDA out of memory"),
@@ -130,7 +125,6 @@ async def test_a_run_is_stopped_at_once_and_keeps_what_it_has(
     [
         ("soak", "bfloat16", False, Fault("product", "wrong"), {"wrong"}),
         ("soak", "int8", True, Fault("product", "wrong"), {"wrong"}),
-        ("soak", "bfloat16", False, Fault("product", "wrong", every=3), {"unexplained"}),
         ("burn", "bfloat16", False, Fault("copy", "wrong"), set()),
     ],
 )

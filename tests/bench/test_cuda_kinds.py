@@ -17,7 +17,7 @@ SLOW = replace(MACHINE, rates={"float32": 0.02})
 OLD_TORCH = replace(MACHINE, torch="2.4.1")
 
 
-@pytest.mark.daily(3)
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 async def test_soak_in_every_data_type(runs: Runs, dtype: str) -> None:
     heard = await runs.run("soak", dtype)
@@ -32,7 +32,7 @@ async def test_soak_in_every_data_type(runs: Runs, dtype: str) -> None:
 
 
 async def test_the_rate_is_that_of_the_device_and_two_batches_are_in_flight(runs: Runs) -> None:
-    result = (await runs.run("soak", "float32", settings=SLOW, seconds=1.0)).result
+    result = (await runs.run("soak", "float32", settings=SLOW)).result
     assert result.tflops_device == pytest.approx(0.02, rel=0.02)
     mean = 2 * 256**3 * result.iterations / result.seconds / 1e12
     assert result.tflops_mean == pytest.approx(mean)
@@ -40,6 +40,7 @@ async def test_the_rate_is_that_of_the_device_and_two_batches_are_in_flight(runs
     assert ", 2 in flight; " in result.method
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("dtype", ["tf32", "float8_e4m3"])
 async def test_types_of_which_old_versions_have_another_call(runs: Runs, dtype: str) -> None:
     result = (await runs.run("soak", dtype, settings=OLD_TORCH)).result
@@ -102,6 +103,7 @@ async def test_memory_writes_all_patterns(runs: Runs) -> None:
     assert (heard.plan.m, heard.plan.n, heard.plan.k) == (0, 0, 0)
 
 
+@pytest.mark.slow
 async def test_burn_multiplies_and_copies(runs: Runs) -> None:
     heard = await runs.run("burn", settings=LITTLE)
     notes = " ".join(heard.result.notes)
@@ -110,8 +112,9 @@ async def test_burn_multiplies_and_copies(runs: Runs) -> None:
     assert (heard.result.wrong_elements, heard.result.mismatches) == (0, {})
 
 
+@pytest.mark.slow
 async def test_pulse_says_how_long_it_was_loaded(runs: Runs) -> None:
-    heard = await runs.run("pulse", seconds=1.0, hertz=4.0)
+    heard = await runs.run("pulse", hertz=4.0)
     (note,) = (each for each in heard.result.notes if each.startswith("loaded for "))
     assert note.partition(" %")[2].startswith(" of the time, at 4 Hz, with ")
     assert 0 < float(note.split()[2]) < 100

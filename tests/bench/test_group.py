@@ -115,20 +115,6 @@ async def test_a_device_that_fails_as_it_waits_does_not_hold_up_the_others() -> 
     assert isinstance(found[GPUS[1]], Done)
 
 
-async def test_an_error_of_gputop_is_raised_and_ends_the_others() -> None:
-    class Session(Ready):
-        requests: list[Request] = []  # noqa: RUF012 - one for each test
-        before: ClassVar = {GPUS[0]: (WAITING,), GPUS[1]: (WAITING,)}
-        after: ClassVar = {}
-
-    def fail(_: Target, event: Event) -> None:
-        raise RuntimeError("on purpose")
-
-    requests = [Request(gpu, "float32", None, 10.0) for gpu in GPUS[:2]]
-    with pytest.raises(RuntimeError, match="on purpose"):
-        await ends(Runner(Run(requests), cast("Any", Session)), fail)
-
-
 @needs_torch
 async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None:
     waiting = request(size=256, seconds=600.0)

@@ -112,13 +112,10 @@ async def eventually(condition: Callable[[], bool]) -> None:
     ("body", "says"),
     [
         ("print('not an event')", "not an event"),
-        ('print(\'{"event": "what"}\')', "what"),
         ('print(\'{"event": "hello"}\')', "hello"),
-        ('print(\'{"event": "done", "iterations": 3}\')', "done"),
         (f"{SAYS_HELLO}print({DONE!r})", "done"),
         ("print('\\x1b[2J garbage')", "␛[2J garbage"),
         ("print('x' * 200000)", "a line without an end"),
-        ("print('x' * 60000); print('x' * 60000)", "sent something that is not an event"),
         ("while True: print(flush=True)", "sent something that is not an event"),
         (
             f"{SAYS_HELLO}while True: print({HELLO!r} % 1)",
@@ -132,7 +129,6 @@ async def eventually(condition: Callable[[], bool]) -> None:
         ("import os; os.kill(os.getpid(), 9)", "choose a smaller --size or --memory-share"),
         ("import os; os.kill(os.getpid(), 11)", "SIGSEGV. Check that `import torch` works"),
         (f"{SAYS_HELLO}os.kill(os.getpid(), 11)", "SIGSEGV. Look for the cause in `dmesg`"),
-        ("import os; os.kill(os.getpid(), 40)", "40"),
         (f"import os; os.close(1); os.close(2)\n{WAITS}", "closed its output"),
         (
             'print(\'{"event": "error", "kind": "k", "what": "W", "why": "Y", "remedy": "R"}\')',

@@ -58,12 +58,6 @@ def test_the_end_of_the_parent_is_the_end_of_the_worker() -> None:
         assert raw.process.wait(STOP_SECONDS) is not None
 
 
-def test_a_worker_ends_by_itself() -> None:
-    with RawWorker(request(seconds=0.1)) as raw:
-        assert raw.until("done")["stopped"] == "time"
-        assert raw.process.wait(STOP_SECONDS) == 0
-
-
 def test_the_products_at_hand_are_verified_after_a_stop() -> None:
     with RawWorker(request(seconds=600.0), "main.STOP_SECONDS = 60.0\n") as raw:
         raw.until("sample")

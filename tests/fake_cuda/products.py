@@ -158,8 +158,6 @@ class Products:
         machine, (m, k), n = self.machine, a.shape, b.shape[1]
         device = machine.current_stream.device
         seconds = 2 * m * n * k / (1e12 * self._rates[kind])
-        if device.busy_seconds > machine.settings.burst_seconds:
-            seconds /= machine.settings.sustained
         fault = machine.faults.reach("product", kind=kind, size=m)
         if fault in ("die", "hang"):
             machine.fail(fault, "product", device)

@@ -66,11 +66,6 @@ class Settings:
     context_mib: float = 600.0
     rates: Mapping[str, float] = field(default_factory=dict)
     """TFLOP/s by kind of product, where they differ from `RATES`."""
-    sustained: float = 1.0
-    """Share of the rates that is left after `burst_seconds` of work."""
-    burst_seconds: float = 1.0
-    rest_seconds: float = 0.0
-    """Seconds without work after which there is a burst again, or 0 for never."""
     peer_access: bool = True
     faults: tuple[Fault, ...] = ()
 
