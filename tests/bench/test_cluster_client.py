@@ -1,5 +1,3 @@
-"""A Ray that is missing, of another version, silent or gone: one line each. None is installed."""
-
 import json
 import subprocess
 import sys

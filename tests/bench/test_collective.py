@@ -1,5 +1,3 @@
-"""`collective`: what its rows say, how ranks find what is wrong, and what ends all of them."""
-
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""`gputop bench` as people and scripts run it: exit statuses, and what is on which stream."""
-
 import json
 import os
 import signal
@@ -22,10 +20,12 @@ from tests.bench.workers import CPU, RESULT, needs_torch
 from tests.runs import ended
 from tests.streams import inventory, process, sample
 
+SMALL = ("--device", "cpu", "--dtype", "float32", "--size", "256")
+
 
 @needs_torch
 def test_json_is_all_that_is_on_standard_output() -> None:
-    ended = ran(*"--device cpu --dtype float32 --size 256 --seconds 0.5 --json".split())
+    ended = ran(*SMALL, "--seconds", "0.5", "--json")
     assert ended.returncode == 0, ended.stderr
     result = json.loads(ended.stdout)
     assert ended.stderr == ""
@@ -46,6 +46,9 @@ def test_json_is_all_that_is_on_standard_output() -> None:
         (["--seconds", "0"], 2, "--seconds: '0' is not a duration"),
         (["--device", "gpu"], 2, "--device: 'gpu' is not a list of GPUs"),
         (["--memory-share", "2"], 2, "--memory-share: '2' is not a share"),
+        (["--tolerance", "101"], 2, "percentage"),
+        (["--tolerance", "-1"], 2, "percentage"),
+        (["--min-percent-of-peak", "nan"], 2, "percentage"),
         (["--device", "cpu", "--memory-share", "0.00001"], 3, "0.001 % of that may be used"),
         (["--dtype", "fp4"], 2, "--dtype: 'fp4' is not a data type. Choose from float32, tf32"),
         (["soap"], 2, "soap is unknown. Did you mean soak?"),
@@ -88,14 +91,11 @@ def test_what_cannot_be_run_is_one_line_with_a_remedy(
     assert says in line
 
 
-RUN_LONG = ("--device", "cpu", "--dtype", "float32", "--size", "256", "--seconds", "600", "--json")
-
-
 @pytest.mark.daily(1)
 @needs_torch
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_it_with_the_result_so_far(number: signal.Signals) -> None:
-    with InTerminal(*RUN_LONG) as running:
+    with InTerminal(*SMALL, "--seconds", "600", "--json") as running:
         running.until("FLOP/s")
         worker = running.worker()
         running.process.send_signal(number)

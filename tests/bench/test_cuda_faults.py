@@ -1,5 +1,3 @@
-"""Runs that go wrong, by the real worker on a fake CUDA: the exit status and what is kept."""
-
 import asyncio
 from dataclasses import replace
 from pathlib import Path
@@ -43,11 +41,6 @@ WITHOUT_RESULT: dict[str, tuple[dict[str, Any], int, str]] = {
         {"fault": "import torch\ntorch.version.cuda = None\n"},
         3,
         "This torch has no CUDA support",
-    ),
-    "float16 sums": (
-        {"dtype": "float16_acc16", "settings": OLD_TORCH},
-        3,
-        "allow_fp16_accumulation",
     ),
     "float8": (
         {**SMALL, "dtype": "float8_e4m3", "settings": WITHOUT_FLOAT8, "target": target()},

@@ -1,5 +1,3 @@
-"""Every kind of run by the real worker on a fake CUDA: its rows, samples and notes."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""What the events of a stress test and the samples of its device make of a run."""
-
 import dataclasses
 import itertools
 import json

@@ -1,5 +1,3 @@
-"""Which devices can be put under stress, how one is named, and whom it would disturb."""
-
 import dataclasses
 import threading
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The session: one ending whatever the worker does, and no worker left behind."""
-
 import asyncio
 import contextlib
 import json

@@ -1,5 +1,3 @@
-"""`gputop bench` on GPUs: which are chosen, what is said of each, and the exit status."""
-
 import dataclasses
 import json
 from typing import Any

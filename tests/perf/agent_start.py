@@ -2,7 +2,6 @@
 
 A real `sshd` on the loopback, whose hosts have no gputop and no driver. Prints the bytes on the
 line until the first record, and the seconds to that, beside those of `ssh` with the command `true`.
-With `--bytes-per-second`, on a slow line.
 """
 
 import argparse
@@ -44,12 +43,11 @@ async def first_record() -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=7)
-    parser.add_argument("--bytes-per-second", type=float, default=FAST)
     options = parser.parse_args()
     alone, agent, carried = [], [], []
     with (
         tempfile.TemporaryDirectory() as name,
-        far_host(Path(name), options.bytes_per_second, 0.0) as (line, os.environ["PATH"]),
+        far_host(Path(name), FAST, 0.0) as (line, os.environ["PATH"]),
     ):
         for _ in range(options.times):
             began = time.monotonic()
