@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .timeline import Machine
+from .timeline import Machine
 
 LIBRARY = "libcuda.so.1"
 LAUNCH_SECONDS = 2e-6

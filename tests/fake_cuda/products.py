@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .settings import RATES
-
-if TYPE_CHECKING:
-    from .timeline import Machine
+from .timeline import Machine
 
 HALF_SUMS = 32
 """How often a float16 sum is rounded on the way along k, at most."""
