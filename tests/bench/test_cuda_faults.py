@@ -53,7 +53,7 @@ WITHOUT_RESULT: dict[str, tuple[dict[str, Any], int, str]] = {
         "a step trains in float32",
     ),
     "long products": (
-        {"kind": "pulse", "dtype": "float32", "size": 1024, "hertz": 4.0, "settings": SLOW},
+        {"kind": "pulse", "dtype": "float32", "size": 640, "hertz": 20.0, "settings": SLOW},
         3,
         "The products are too long for these pulses",
     ),
