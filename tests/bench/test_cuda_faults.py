@@ -231,7 +231,10 @@ async def test_a_row_that_fails_is_noted_and_the_others_are_measured(
 
 
 async def test_a_device_that_hangs_in_a_table_is_a_fault_and_its_rows_are_kept(runs: Runs) -> None:
-    fault, machine = QUICK + "main.HANG_SECONDS = 0.5\n", with_faults(HANGS)
+    fault, machine = (
+        QUICK + "main.HANG_SECONDS, main.WATCH_SECONDS = 0.5, 0.1\n",
+        with_faults(HANGS),
+    )
     heard = await runs.run("sweep", size=8, seconds=1.0, settings=machine, fault=fault)
     assert heard.failed.status == 1
     assert heard.failed.problem.what == "The device hangs"

@@ -15,7 +15,7 @@ SLOW = replace(MACHINE, rates={"float32": 0.02})
 OLD_TORCH = replace(MACHINE, torch="2.4.1")
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 async def test_soak_in_every_data_type(runs: Runs, dtype: str) -> None:
     heard = await runs.run("soak", dtype)
@@ -38,7 +38,6 @@ async def test_the_rate_is_that_of_the_device_and_two_batches_are_in_flight(runs
     assert ", 2 in flight; " in result.method
 
 
-@pytest.mark.daily(1)
 @pytest.mark.parametrize("dtype", ["tf32", "float8_e4m3"])
 async def test_types_of_which_old_versions_have_another_call(runs: Runs, dtype: str) -> None:
     result = (await runs.run("soak", dtype, settings=OLD_TORCH)).result
@@ -101,7 +100,6 @@ async def test_memory_writes_all_patterns(runs: Runs) -> None:
     assert (heard.plan.m, heard.plan.n, heard.plan.k) == (0, 0, 0)
 
 
-@pytest.mark.slow
 async def test_burn_multiplies_and_copies(runs: Runs) -> None:
     heard = await runs.run("burn", settings=LITTLE)
     notes = " ".join(heard.result.notes)
@@ -110,7 +108,6 @@ async def test_burn_multiplies_and_copies(runs: Runs) -> None:
     assert (heard.result.wrong_elements, heard.result.mismatches) == (0, {})
 
 
-@pytest.mark.slow
 async def test_pulse_says_how_long_it_was_loaded(runs: Runs) -> None:
     heard = await runs.run("pulse", hertz=4.0)
     (note,) = (each for each in heard.result.notes if each.startswith("loaded for "))
