@@ -47,7 +47,7 @@ def fake(folder: Path, body: str) -> Session:
 
 @needs_torch
 async def test_a_run_from_hello_to_its_result() -> None:
-    asked = request(size=256, seconds=1.0)
+    asked = request(size=256)
     events = await Session(asked).heard()
     assert [type(event) for event in events[:3]] == [Hello, Planned, Verified]
     assert any(isinstance(event, Progress) for event in events)
