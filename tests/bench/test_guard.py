@@ -123,7 +123,6 @@ def target(index: int) -> request.Target:
     ("changes", "why"),
     [
         ({}, None),
-        ({"state": DeviceState.LOST}, "its state is lost"),
         ({"state": DeviceState.NOT_RESPONDING}, "its state is not responding"),
         ({"age_seconds": None}, "it has not answered yet"),
     ],
