@@ -32,18 +32,6 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(gputop.__file__).parent.parent)}
 
 
-def ends(pid: int, seconds: float) -> bool:
-    """Whether it ends in that time. Who inherits it may ask for its status much later."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([descriptor], [], [], seconds)[0])
-    finally:
-        os.close(descriptor)
-
-
 def ran(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
     """It has ended; `changes` are of its environment."""
     return subprocess.run(

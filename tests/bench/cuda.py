@@ -20,8 +20,11 @@ ROOT = Path(__file__).parents[2]
 GIB = 1 << 30
 MACHINE = Settings(memory_gib=4)
 """A GPU whose memory the host has."""
-SMALL = "step.BLOCKS, burn.COPIED_BYTES['cuda'] = step.SCALED, 1 << 20\n"
-"""Work that a CPU can do: the blocks of `step` for CPUs, and small copies of `burn`."""
+SMALL = (
+    "step.BLOCKS, burn.COPIED_BYTES['cuda'] = step.SCALED, 1 << 20\n"
+    "backends.Cuda.rest_seconds = 0.0\n"
+)
+"""Work that a CPU can do: the blocks of `step` for CPUs, small copies of `burn`, and no pause."""
 
 
 def with_faults(*faults: Fault, settings: Settings = MACHINE) -> Settings:

@@ -1,5 +1,3 @@
-"""Every product is verified: one wrong element is found, and right products are not accused."""
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

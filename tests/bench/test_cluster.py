@@ -1,5 +1,3 @@
-"""The shipped command on a real Ray of two logical GPUs."""
-
 import importlib.util
 import json
 import os

@@ -1,5 +1,3 @@
-"""`collective`: what its rows say, how ranks find what is wrong, and what ends all of them."""
-
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -169,7 +167,7 @@ FEW_SIZES = "collective.SIZES, collective.ROW_SECONDS = (1 << 10, 1 << 17, 1 << 
 
 
 @needs_torch
-@pytest.mark.parametrize("place", ["cpu", "cuda"])
+@pytest.mark.parametrize("place", ["cpu", pytest.param("cuda", marks=pytest.mark.slow)])
 async def test_rows_of_two_ranks(runs: Runs, tmp_path: Path, place: str) -> None:
     if place == "cuda":
         heard = await runs.together("collective", 2, 20.0, settings=LITTLE, fault=FEW_SIZES)
@@ -209,6 +207,7 @@ collective.Message.operations = property(wrong)
 """
 
 
+@pytest.mark.slow
 @needs_torch
 async def test_a_wrong_sum_is_counted_where_it_is_and_told_to_all(runs: Runs) -> None:
     fault = FEW_SIZES + ONE_MORE

@@ -1,5 +1,3 @@
-"""`copy`: on a CPU, and between GPUs: what is compared, whose turn it is, and the matrix."""
-
 import os
 import threading
 from dataclasses import replace

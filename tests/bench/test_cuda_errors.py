@@ -1,5 +1,3 @@
-"""Errors while CUDA starts and errors of NCCL: each says what happened and what to do."""
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""What the events of a stress test and the samples of its device make of a run."""
-
 import dataclasses
 import itertools
 import json
@@ -20,15 +18,7 @@ from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results.measures import score
 from gputop.bench.run.conditions import WITHIN
 from gputop.bench.run.device_run import RATE, DeviceRun
-from gputop.bench.run.series import (
-    READINGS,
-    Moment,
-    RunCurves,
-    append_joined,
-    merge_moments,
-    merge_windows,
-    thinned,
-)
+from gputop.bench.run.series import READINGS, Moment, RunCurves, merge_moments
 from tests.runs import Clock, gpu_result, gpu_run, gpu_sample
 from tests.sessions import PLANNED
 from tests.streams import NOW, host, inventory, process, sample
@@ -126,7 +116,8 @@ def test_the_load_of_others_counts_if_it_is_some(
     for n in range(1, 11):
         clock.time = NOW + n
         other = process(77, 0, sm_utilization_percent=percent if n <= seconds else 0)
-        processes = (process(1, 0, sm_utilization_percent=99), other)
+        elsewhere = process(78, 1, sm_utilization_percent=99)
+        processes = (process(1, 0, sm_utilization_percent=99), other, elsewhere)
         run.add_event(dataclasses.replace(gpu_sample(clock.time), processes=processes))
     assert bool(run.readings.others) is bool(found and seconds == 10)
     assert conditions(run).other_load == found
@@ -301,7 +292,10 @@ def test_a_run_of_hours_joins_windows_and_knows_its_peak() -> None:
     assert times[-1] == pytest.approx(0.2 * windows)
     assert max(rate for _, rate in run.series(RATE)[4000:]) < 0.75, "means of neighbours"
     assert run.rate_peak == 9.0
-    assert 128 < len(json.loads(run.kept_curves())["windows"]) <= 256
+    kept = json.loads(run.kept_curves())["windows"]
+    assert 128 < len(kept) <= 256
+    assert sum(each["window_seconds"] for each in kept) == pytest.approx(0.2 * windows)
+    assert kept[-1]["iterations"] == windows
 
 
 def test_the_first_wrong_element_says_when_and_the_last_check_how_many() -> None:
@@ -315,33 +309,6 @@ def test_the_first_wrong_element_says_when_and_the_last_check_how_many() -> None
     run.add_event(Verified(3, 4))
     assert run.faulty
     assert (run.wrong_at, run.wrong_elements) == (5.0, 4)
-
-
-WINDOWS = [Progress(0.2 * n, 0.2, 10 * n, 100.0 + n % 7, 101.0) for n in range(1, 401)]
-
-
-def keeps_all(kept: list[Progress], made: list[Progress]) -> None:
-    assert kept[-1].elapsed_seconds == made[-1].elapsed_seconds
-    assert kept[-1].iterations == made[-1].iterations
-    assert sum(w.window_seconds for w in kept) == pytest.approx(0.2 * len(made))
-    work = sum(w.tflops * w.window_seconds for w in made)
-    assert sum(w.tflops * w.window_seconds for w in kept) == pytest.approx(work)
-    assert [w.elapsed_seconds for w in kept] == sorted(w.elapsed_seconds for w in kept)
-
-
-@pytest.mark.parametrize(("count", "most"), [(1, 2), (9, 8), (400, 8), (400, 50)])
-def test_thinned_windows_keep_the_work_and_the_end(count: int, most: int) -> None:
-    kept = thinned(WINDOWS[:count], most, merge_windows)
-    assert len(kept) <= most
-    keeps_all(kept, WINDOWS[:count])
-
-
-def test_joined_windows_keep_the_work_and_the_end() -> None:
-    kept: list[Progress] = []
-    for window in WINDOWS:
-        append_joined(kept, window, 30 * window.elapsed_seconds, merge_windows)
-    assert len(kept) < len(WINDOWS)
-    keeps_all(kept, WINDOWS)
 
 
 def test_readings_are_curves_of_what_is_known() -> None:

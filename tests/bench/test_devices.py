@@ -1,5 +1,3 @@
-"""Which devices can be put under stress, how one is named, and whom it would disturb."""
-
 import dataclasses
 import threading
 from pathlib import Path
@@ -84,16 +82,6 @@ def test_an_instance_by_its_names(name: str) -> None:
     assert (target.uuid, target.gpu_uuid) == (instance(1).uuid, WHOLE.uuid)
 
 
-def test_a_gpu_in_mig_mode_is_refused_with_its_instances() -> None:
-    with pytest.raises(ProblemError, match="MIG") as caught:
-        target_choice.choose(divided(), seen(), WHOLE.uuid[:14])
-    assert str(caught.value) == (
-        "GPU 3, NVIDIA A100-SXM4-40GB, cannot be stress-tested as a whole: "
-        "MIG is on, and CUDA runs on its instances only. "
-        "Choose one: 3:0 (MIG 3g.20gb), 3:1 (MIG 2g.10gb), 3:3 (MIG 1g.5gb)"
-    )
-
-
 def shared(memory_is_shared: bool | None) -> Inventory:
     gb10 = device(0, name="NVIDIA GB10", memory_is_shared=memory_is_shared)
     return dataclasses.replace(inventory(), devices=(gb10,))
@@ -156,21 +144,6 @@ def test_of_all_those_that_do_not_answer_are_left_out() -> None:
     assert [request.target.number for request in left] == ["0", "2"]
     assert said == "GPU 1, NVIDIA H100 80GB HBM3: its state is lost"
     assert usable_requests(lost(), asked_for(), of_all=True) == (asked_for(), "")
-
-
-@pytest.mark.parametrize(
-    ("missing", "kind", "of_all", "why"),
-    [
-        ((1,), "soak", False, "GPU 1, .* its state is lost"),
-        ((0, 1, 2), "soak", True, "GPU 0, .* its state is lost"),
-        ((0, 1), "collective", True, "GPU 2, .* is the only device"),
-    ],
-)
-def test_what_is_not_enough_is_refused(
-    missing: tuple[int, ...], kind: str, why: str, *, of_all: bool
-) -> None:
-    with pytest.raises(ValueError, match=why):
-        usable_requests(lost(*missing), asked_for(kind), of_all=of_all)
 
 
 TELLS = """

@@ -1,5 +1,3 @@
-"""The data types of the worker: made, read, multiplied and judged, also where torch lacks them."""
-
 from types import SimpleNamespace
 from typing import Any
 

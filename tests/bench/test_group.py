@@ -1,10 +1,8 @@
-"""Several devices at once: begun together, stopped together, each with an end of its own."""
-
 import asyncio
 import dataclasses
 from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import pytest
 
@@ -43,9 +41,8 @@ async def ends(
 class Ready(PreparedSession):
     """Says its first events, waits to begin, and says the others."""
 
-    requests: list[Request]
-    before: ClassVar[Mapping[Target, tuple[Any, ...]]]
-    after: ClassVar[Mapping[Target, tuple[Any, ...]]]
+    before: Mapping[Target, tuple[Any, ...]]
+    after: Mapping[Target, tuple[Any, ...]]
 
     def __init__(self, request: Request, device: DeviceRun, *, waits: bool = False) -> None:
         super().__init__(request, device, waits=waits)
@@ -63,7 +60,13 @@ class Ready(PreparedSession):
                 yield event
 
 
+def ready(before: Mapping[Target, Any], after: Mapping[Target, Any]) -> Any:
+    """Return a session whose devices say these events."""
+    return type("Made", (Ready,), {"requests": [], "before": before, "after": after})
+
+
 WAITING = dataclasses.replace(PLANNED, waits=True)
+DONE = Done(gpu_result(10.0))
 FAILED = Failed(Problem("It died", "it was killed", "Start it again"), 3)
 
 
@@ -80,14 +83,10 @@ async def test_what_a_device_waits_for_others_is_not_a_part_of_its_run(kind: str
     waiting = [read(second, 90.0) for second in range(30)]
     running = [read(second, 700.0) for second in range(31, 41)]
 
-    class Session(Ready):
-        requests: list[Request] = []  # noqa: RUF012 - one for each test
-        before: ClassVar = {GPUS[0]: (inventory(1), WAITING, *waiting), GPUS[1]: (WAITING,)}
-        after: ClassVar = {
-            GPUS[0]: (PLANNED, *running, Done(gpu_result(10.0))),
-            GPUS[1]: (PLANNED, Done(gpu_result(10.0))),
-        }
-
+    made = ready(
+        {GPUS[0]: (inventory(1), WAITING, *waiting), GPUS[1]: (WAITING,)},
+        {GPUS[0]: (PLANNED, *running, DONE), GPUS[1]: (PLANNED, DONE)},
+    )
     clock = Clock()
     state = Run([Request(gpu, "float32", None, 10.0, kind=kind) for gpu in GPUS[:2]], clock)
 
@@ -96,7 +95,7 @@ async def test_what_a_device_waits_for_others_is_not_a_part_of_its_run(kind: str
             clock.time = event.time
 
     async with asyncio.timeout(30):
-        await Runner(state, cast("Any", Session)).follow(turn)
+        await Runner(state, made).follow(turn)
     result = state.first.result
     assert result is not None
     assert result.known_conditions.power_watts_mean == 700.0
@@ -104,29 +103,11 @@ async def test_what_a_device_waits_for_others_is_not_a_part_of_its_run(kind: str
 
 
 async def test_a_device_that_fails_as_it_waits_does_not_hold_up_the_others() -> None:
-    class Session(Ready):
-        requests: list[Request] = []  # noqa: RUF012 - one for each test
-        before: ClassVar = {GPUS[0]: (WAITING, FAILED), GPUS[1]: (WAITING,)}
-        after: ClassVar = {GPUS[1]: (PLANNED, Done(gpu_result(10.0)))}
-
+    made = ready({GPUS[0]: (WAITING, FAILED), GPUS[1]: (WAITING,)}, {GPUS[1]: (PLANNED, DONE)})
     requests = [Request(gpu, "float32", None, 10.0) for gpu in GPUS[:2]]
-    found = await ends(Runner(Run(requests), cast("Any", Session)))
+    found = await ends(Runner(Run(requests), made))
     assert isinstance(found[GPUS[0]], Failed)
     assert isinstance(found[GPUS[1]], Done)
-
-
-async def test_an_error_of_gputop_is_raised_and_ends_the_others() -> None:
-    class Session(Ready):
-        requests: list[Request] = []  # noqa: RUF012 - one for each test
-        before: ClassVar = {GPUS[0]: (WAITING,), GPUS[1]: (WAITING,)}
-        after: ClassVar = {}
-
-    def fail(_: Target, event: Event) -> None:
-        raise RuntimeError("on purpose")
-
-    requests = [Request(gpu, "float32", None, 10.0) for gpu in GPUS[:2]]
-    with pytest.raises(RuntimeError, match="on purpose"):
-        await ends(Runner(Run(requests), cast("Any", Session)), fail)
 
 
 @needs_torch

@@ -1,5 +1,3 @@
-"""Published speeds of healthy cards are no reason for a verdict, and a stuck clock is one."""
-
 from typing import NamedTuple
 
 import pytest
@@ -28,34 +26,24 @@ CARDS = [
     # Published speeds under the power limit of the card, and the clocks that it has there.
     Card("T4", "float16", 24, 915, 69.6, 70),
     Card("T4", "float32", 4.05, 840, 69.8, 70),
-    Card("L4", "bfloat16", 53, 960, 71.7, 72),
     Card("L4", "bfloat16", 91, 1700, 71.9, 72),
-    Card("L4", "float32", 10.6, 900, 71.8, 72),
-    Card("L40S", "float32", 44, 1600, 345, 350),
     Card("L40S", "float32", 46.7, 1700, 345, 350),
     Card("TITAN RTX", "float16", 44.4, 1350, 279, 280),
     Card("H100 PCIe", "fp8", 726, 1120, 348, 350),
     Card("H100 PCIe", "bfloat16", 491, 1300, 345, 350),
     # Not at their power limits.
     Card("P100 PCIe 16 GB", "float16", 6.4, 1303, 170, 250),
-    Card("P100 SXM2", "float16", 9.5, 1480, 210, 300),
-    Card("RTX 3090", "float32", 20, 1700, 300, 350),
     Card("RTX 4090", "float32", 57, 2600, 420, 450),
-    Card("RTX 5090", "float32", 68, 2400, 520, 575),
     # With margin at their power limits.
     Card("V100 PCIe", "float16", 85, 1200, 247, 250),
     Card("A10G", "bfloat16", 46, 1300, 298, 300),
-    Card("A100 PCIe 40 GB", "bfloat16", 193, 1000, 249, 250),
     Card("A100 SXM4 80 GB", "bfloat16", 271, 1300, 396, 400),
     Card("RTX 3090", "bfloat16", 78, 1800, 347, 350),
     Card("RTX 6000 Ada", "bfloat16", 278, 2100, 297, 300),
-    Card("L40", "bfloat16", 170, 2300, 297, 300),
     Card("H100 SXM", "bfloat16", 730, 1500, 695, 700),
     Card("H100 SXM", "fp8", 1403, 1500, 695, 700),
-    Card("H200 SXM", "bfloat16", 780, 1515, 695, 700),
     Card("GH200 96 GB", "bfloat16", 829, 1700, 700, 900),
     Card("B200", "bfloat16", 1745, 1600, 990, 1000),
-    Card("GB200", "bfloat16", 1822, 1700, 1190, 1200),
 ]
 KNOWN = CHIPS | {"TITAN RTX": Chip("NVIDIA TITAN RTX", "7.5", 72, 2100)}
 """Also one that is not in the table of datasheets."""

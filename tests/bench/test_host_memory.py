@@ -1,5 +1,3 @@
-"""Memory that this process may still take, within control groups of both versions."""
-
 from pathlib import Path
 
 import pytest

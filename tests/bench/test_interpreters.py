@@ -1,5 +1,3 @@
-"""Which Python has torch, without importing it."""
-
 import sys
 from pathlib import Path
 

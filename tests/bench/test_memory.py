@@ -1,5 +1,3 @@
-"""The memory test: its patterns, a flipped bit at its address, and the device's own counters."""
-
 import os
 import sys
 from collections.abc import Callable

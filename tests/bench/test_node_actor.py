@@ -1,5 +1,3 @@
-"""What runs on a node, without a cluster around it: the worker and the agent as they are sent."""
-
 import time
 from typing import Any
 

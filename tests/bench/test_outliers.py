@@ -10,6 +10,7 @@ from gputop.bench.plan import target_choice
 from gputop.bench.results.outliers import (
     DeviceOutcome,
     device_outcome,
+    devices_page,
     joined,
     names,
     outliers,
@@ -18,13 +19,17 @@ from gputop.bench.results.outliers import (
 )
 from gputop.bench.results.verdict import with_verdicts
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED
-from tests.bench.pages import devices_text
+from gputop.output.result_pages import page_text
 from tests.bench.workers import RESULT
 from tests.runs import ended
 from tests.streams import inventory, sample
 
 H100 = "NVIDIA H100 80GB HBM3"
 LOST = DeviceOutcome("node-1", "GPU-8", "GPU 0", H100, None, "it was lost\x1b[2J", FAULT, "See it")
+
+
+def devices_text(members: list[DeviceOutcome], width: int | None = None) -> str:
+    return page_text(devices_page(members), width)
 
 
 def member(n: int, mean: float | None = 700.0, device: str = H100, **changes: Any) -> DeviceOutcome:
@@ -55,12 +60,6 @@ def test_ten_percent_under_the_median_of_the_others() -> None:
     assert list(named(fleet(700, 620))) == ["GPU-1"]
     assert list(named(fleet(*[700] * 7, 420))) == ["GPU-7"]
     assert named(fleet(700, 701, 702, 699, 790)) == {}, "a fast one is none"
-
-
-def test_models_and_data_types_are_compared_among_themselves() -> None:
-    others = [member(n, 250.0 + n % 2, "NVIDIA A100-SXM4-80GB") for n in range(8, 12)]
-    third = [member(n, 90.0, dtype="float32") for n in range(12, 15)]
-    assert named([*fleet(700, 701, 702, 699), *others, *third]) == {}
 
 
 def test_what_is_wrong_is_gravest_and_the_slowest_is_before_the_less_slow() -> None:

@@ -1,5 +1,3 @@
-"""What several devices have in common, and copies from one GPU to another."""
-
 import dataclasses
 import os
 from collections.abc import Sequence

@@ -1,5 +1,3 @@
-"""Data types, sizes and memory, before anything is started."""
-
 import dataclasses
 from typing import Any
 

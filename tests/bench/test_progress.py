@@ -1,5 +1,3 @@
-"""A run in the foreground: one line, redrawn, that fits, and signals that end it."""
-
 import asyncio
 import io
 import os

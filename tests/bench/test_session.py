@@ -1,5 +1,3 @@
-"""The session: one ending whatever the worker does, and no worker left behind."""
-
 import asyncio
 import contextlib
 import json
@@ -49,7 +47,7 @@ def fake(folder: Path, body: str) -> Session:
 
 @needs_torch
 async def test_a_run_from_hello_to_its_result() -> None:
-    asked = request(size=256, seconds=1.0)
+    asked = request(size=256)
     events = await Session(asked).heard()
     assert [type(event) for event in events[:3]] == [Hello, Planned, Verified]
     assert any(isinstance(event, Progress) for event in events)
@@ -112,13 +110,10 @@ async def eventually(condition: Callable[[], bool]) -> None:
     ("body", "says"),
     [
         ("print('not an event')", "not an event"),
-        ('print(\'{"event": "what"}\')', "what"),
         ('print(\'{"event": "hello"}\')', "hello"),
-        ('print(\'{"event": "done", "iterations": 3}\')', "done"),
         (f"{SAYS_HELLO}print({DONE!r})", "done"),
         ("print('\\x1b[2J garbage')", "␛[2J garbage"),
         ("print('x' * 200000)", "a line without an end"),
-        ("print('x' * 60000); print('x' * 60000)", "sent something that is not an event"),
         ("while True: print(flush=True)", "sent something that is not an event"),
         (
             f"{SAYS_HELLO}while True: print({HELLO!r} % 1)",
@@ -132,7 +127,6 @@ async def eventually(condition: Callable[[], bool]) -> None:
         ("import os; os.kill(os.getpid(), 9)", "choose a smaller --size or --memory-share"),
         ("import os; os.kill(os.getpid(), 11)", "SIGSEGV. Check that `import torch` works"),
         (f"{SAYS_HELLO}os.kill(os.getpid(), 11)", "SIGSEGV. Look for the cause in `dmesg`"),
-        ("import os; os.kill(os.getpid(), 40)", "40"),
         (f"import os; os.close(1); os.close(2)\n{WAITS}", "closed its output"),
         (
             'print(\'{"event": "error", "kind": "k", "what": "W", "why": "Y", "remedy": "R"}\')',

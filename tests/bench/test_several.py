@@ -1,5 +1,3 @@
-"""`gputop bench` on GPUs: which are chosen, what is said of each, and the exit status."""
-
 import dataclasses
 import json
 from typing import Any
@@ -137,7 +135,7 @@ def test_without_a_gpu_it_is_the_cpu_and_says_so(
         (BUSY, "--device all", 3, "slow down: GPU 1 7 ada python train.py --rank 1. Wait"),
         (LOST, "--device 0,1", 3, "its state is lost"),
         (LOST, "--device 1", 3, "its state is lost"),
-        ((divided(), seen()), "--device 3", 3, "Choose one: 3:0 (MIG 3g.20gb), 3:1 (MIG 2g."),
+        ((divided(), seen()), "--device 3", 3, "runs on its instances only. Choose one: 3:0 (MIG"),
         ((undivided(), seen()), "--device 3", 3, "nvidia-smi mig -i 3 -cgi PROFILE -C"),
         ((divided(), seen(processes=(trainer(72, 1),))), "--device 3:1", 3, "72 ada train. Wait"),
         (NONE, "--device all", 3, "there is none"),

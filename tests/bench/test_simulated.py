@@ -1,5 +1,3 @@
-"""The simulated stress test: what it sends, what its device reads, and how it is judged."""
-
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace

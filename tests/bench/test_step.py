@@ -1,5 +1,3 @@
-"""The training step: what it counts, and how it is verified."""
-
 import threading
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""The worker alone: its protocol, its numbers, and how it ends."""
-
 import ast
 import itertools
 import math
@@ -56,12 +54,6 @@ def test_the_end_of_the_parent_is_the_end_of_the_worker() -> None:
         raw.until("hello")
         raw.close()
         assert raw.process.wait(STOP_SECONDS) is not None
-
-
-def test_a_worker_ends_by_itself() -> None:
-    with RawWorker(request(seconds=0.1)) as raw:
-        assert raw.until("done")["stopped"] == "time"
-        assert raw.process.wait(STOP_SECONDS) == 0
 
 
 def test_the_products_at_hand_are_verified_after_a_stop() -> None:
@@ -295,20 +287,6 @@ def test_a_slow_product_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert longest == [pytest.approx(throughput.SLOWER * 0.5)]
 
 
-def sizes(monkeypatch: pytest.MonkeyPatch, size: int | None, seconds_of: Any) -> tuple[int, Any]:
-    """The size that is chosen where a product takes that long, and all that were tried."""
-    tried: list[int] = []
-
-    def seconds_of_one(_device: object, _dtype: str, n: int) -> float:
-        tried.append(n)
-        return float(seconds_of(n))
-
-    monkeypatch.setattr(loads, "_seconds_of_one", seconds_of_one)
-    run, _ = run_in_process()
-    run.request = replace(run.request, size=size)
-    return loads.choose_size(SimpleNamespace(smallest_size=64), run), tried
-
-
 @pytest.mark.parametrize(
     ("seconds_of", "size"),
     [
@@ -322,8 +300,17 @@ def sizes(monkeypatch: pytest.MonkeyPatch, size: int | None, seconds_of: Any) ->
 def test_auto_is_large_enough_and_short_enough(
     monkeypatch: pytest.MonkeyPatch, seconds_of: Any, size: int
 ) -> None:
-    chosen, tried = sizes(monkeypatch, None, seconds_of)
-    assert chosen == size
+    tried: list[int] = []
+
+    def seconds_of_one(_device: object, _dtype: str, n: int) -> float:
+        tried.append(n)
+        return float(seconds_of(n))
+
+    monkeypatch.setattr(loads, "_seconds_of_one", seconds_of_one)
+    run, _ = run_in_process()
+    run.request = replace(run.request, size=None)
+    device: Any = SimpleNamespace(smallest_size=64)
+    assert loads.choose_size(device, run) == size
     assert all(seconds_of(n) <= loads.TRIAL_SECONDS for n in tried[1:])
 
 

@@ -22,8 +22,6 @@ class SlowLine:
         self.carried = 0
         """Bytes, both ways."""
         self._target = port
-        self._flows = threading.Event()
-        self._flows.set()
         self._listener = socket.socket()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         self._listener.bind(("127.0.0.1", 0))
@@ -36,19 +34,10 @@ class SlowLine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.resume()
         for end in (self._listener, *self._ends):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
-
-    def stall(self) -> None:
-        """Carries nothing any more, with the connections open."""
-        self._flows.clear()
-
-    def resume(self) -> None:
-        """Carries on, with what was on the line."""
-        self._flows.set()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -73,7 +62,6 @@ class SlowLine:
         free = time.monotonic()
         data = b"more"
         while data:
-            self._flows.wait()
             try:
                 data = source.recv(PIECE_BYTES)
             except OSError:
@@ -88,7 +76,6 @@ class SlowLine:
             while True:
                 due, data = on_its_way.get()
                 time.sleep(max(0.0, due - time.monotonic()))
-                self._flows.wait()
                 if not data:
                     sink.shutdown(socket.SHUT_WR)
                     return

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .timeline import Machine
+from .timeline import Machine
 
 LIBRARY = "libcuda.so.1"
 LAUNCH_SECONDS = 2e-6
@@ -32,11 +31,8 @@ class CopyFunction:
         stream = machine.streams.get(handle) if handle else machine.defaults[current]
         if stream is None or stream.device.number != current:
             return INVALID_HANDLE
-        fault = machine.faults.reach("peer copy", device=current)
-        if fault == "die":
+        if machine.faults.reach("peer copy", device=current) == "die":
             return ILLEGAL_ADDRESS
-        if fault == "hang":
-            machine.fail(fault, "peer copy", stream.device)
         machine.launch(LAUNCH_SECONDS + size / PEER_LINK, stream, "link")
         with machine.lock:
             machine.copies[to, source, size] = lambda: _move(to, source, size)

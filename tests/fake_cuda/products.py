@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .settings import RATES
-
-if TYPE_CHECKING:
-    from .timeline import Machine
+from .timeline import Machine
 
 HALF_SUMS = 32
 """How often a float16 sum is rounded on the way along k, at most."""
@@ -158,8 +156,6 @@ class Products:
         machine, (m, k), n = self.machine, a.shape, b.shape[1]
         device = machine.current_stream.device
         seconds = 2 * m * n * k / (1e12 * self._rates[kind])
-        if device.busy_seconds > machine.settings.burst_seconds:
-            seconds /= machine.settings.sustained
         fault = machine.faults.reach("product", kind=kind, size=m)
         if fault in ("die", "hang"):
             machine.fail(fault, "product", device)

@@ -44,8 +44,6 @@ class Fault:
     """Number of times that the point is passed before."""
     times: int | None = None
     """How often the fault happens, or None for always."""
-    every: int = 1
-    """It happens each so many times."""
     file: str | None = None
     """A file without which the fault does not happen: make it while a worker runs."""
 
@@ -66,11 +64,6 @@ class Settings:
     context_mib: float = 600.0
     rates: Mapping[str, float] = field(default_factory=dict)
     """TFLOP/s by kind of product, where they differ from `RATES`."""
-    sustained: float = 1.0
-    """Share of the rates that is left after `burst_seconds` of work."""
-    burst_seconds: float = 1.0
-    rest_seconds: float = 0.0
-    """Seconds without work after which there is a burst again, or 0 for never."""
     peer_access: bool = True
     faults: tuple[Fault, ...] = ()
 
@@ -117,9 +110,7 @@ class Faults:
                 continue
             self._passed[fault] = passed + 1
             number = passed - fault.after
-            if number < 0 or number % fault.every:
-                continue
-            if fault.times is not None and number >= fault.every * fault.times:
+            if number < 0 or (fault.times is not None and number >= fault.times):
                 continue
             if fault.do == "raise":
                 raise self.exception(fault)

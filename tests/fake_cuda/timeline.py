@@ -33,7 +33,6 @@ class Device:
         self.number = number
         self.free_at = {"compute": 0.0, "link": 0.0}
         self.ends: deque[float] = deque()
-        self.busy_seconds = 0.0
         self.has_context = False
         self.death = ""
         """The error of every call since the device died."""
@@ -106,13 +105,9 @@ class Machine:
             now = time.perf_counter()
             while ends and ends[0] <= now:
                 ends.popleft()
-            rest = self.settings.rest_seconds
-            if rest and now - device.tail > rest:
-                device.busy_seconds = 0.0
             end = max(now, device.free_at[engine], stream.tail) + seconds
             stream.tail = device.free_at[engine] = end
             ends.append(end)
-            device.busy_seconds += seconds
 
     def fail(self, what: str, point: str, device: Device) -> None:
         if what == "die":

@@ -6,21 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.bench.workers import needs_torch
-from tests.gpu.day import KINDS, STEPS, Day
+from tests.gpu.day import KINDS, STEPS
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_a_command_that_takes_too_long_is_ended_and_doubtful(tmp_path: Path) -> None:
-    day = Day(tmp_path, step="kinds")
-    assert day.run("a rest", [sys.executable, "-c", "import time; time.sleep(60)"], 0.5) is None
-    assert day.run("a word", [sys.executable, "-c", "print('yes')"], 20.0) == (0, "yes\n", "")
-    head, row, last = day.table().splitlines()
-    assert head.split() == ["step", "asked", "exit", "seconds", "state", "found"]
-    assert row.split("  ")[:2] == ["kinds", "a rest"]
-    assert row.endswith("doubtful  it was ended: its time was up")
-    assert last.startswith("1 rows, 1 doubtful, ")
-    assert "yes" in (tmp_path / "1.txt").read_text()
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Is the stress test's throughput that of a bare `torch.mm` loop? Prints the ratio per size.
 
-    python -m tests.perf.bench_accuracy [--sizes 256 512] [--dtype float32] [--threads 1]
+    python -m tests.perf.bench_accuracy [--threads 1] [--turns 60]
 
 The worker's own soak and the loop take turns in one process, a fifth of a second each. The median
 is of the turns' ratios, each turn of the loop against the turns of the soak around it; the bar is
@@ -18,7 +18,6 @@ import time
 import warnings
 from typing import Any
 
-from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import loads
@@ -90,13 +89,6 @@ def in_turns(size: int, dtype: str, turns: int) -> Turns:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[256, 512, 1024, 2048])
-    parser.add_argument(
-        "--dtype",
-        nargs="+",
-        choices=[name for name in DTYPES if name in ("float32", "float64", "float16", "bfloat16")],
-        default=["float32", "float64"],
-    )
     parser.add_argument("--threads", type=int, default=None, help="of both")
     parser.add_argument("--turns", type=int, default=60)
     arguments = parser.parse_args()
@@ -104,7 +96,7 @@ def main() -> None:
         os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
     print("TFLOP/s, medians                  turns' ratios")
     print("size  dtype       loop    soak    median  middle half")
-    for dtype, size in itertools.product(arguments.dtype, arguments.sizes):
+    for dtype, size in itertools.product(("float32", "float64"), (256, 512, 1024, 2048)):
         device = in_turns(size, dtype, arguments.turns)
         low, middle, high = statistics.quantiles(device.ratios(), n=4)
         ours, theirs = statistics.median(device.soak), statistics.median(device.loop)

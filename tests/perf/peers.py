@@ -1,6 +1,6 @@
 """gputop beside nvitop and gpustat: `python -m tests.perf.peers`.
 
-Each runs in a pty against the fake driver, one after the other and then all again. The tables have
+Each runs in a pty against the fake driver, one after the other. The tables have
 the times, the costs, and each monitor's ratio to gputop. nvitop and gpustat are installed from PyPI
 into an environment that is deleted in the end; nvtop is used if it is installed. The
 machine should have nothing else to do.
@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.driver import FakeDriver, build
 from tests.peers import NAMES, Peer, peers
 from tests.perf.machine import Machine, Scene
-from tests.perf.measure import Bench, Figures, compile_package, middle
+from tests.perf.measure import Bench, Figures, compile_package
 
 COLUMNS_AND_ROWS = (160, 50)
 FIELD = 10
@@ -33,7 +33,7 @@ def main() -> int:
         print(LEGEND)
         for scene in scenes(options.devices):
             with Machine(scene, driver, folder) as machine:
-                figures = rounds(bench, machine, monitors, options.rounds)
+                figures = measured(bench, machine, monitors)
             print("\n".join(table(scene, figures)), end="\n\n", flush=True)
     print(f"in {(time.monotonic() - began) / 60:.0f} minutes")
     return 0
@@ -44,10 +44,9 @@ def arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--tools", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=", ".join(NAMES))
     add("--devices", nargs="+", type=int, default=[8, 64], metavar="N")
-    add("--rounds", type=int, default=1)
     add("--seconds", type=float, default=10.0, help="over which costs are taken (default: 10)")
     add("--keys", type=int, default=40)
-    add("--starts", type=int, default=3, help="in each round, to see when there is what")
+    add("--starts", type=int, default=3, help="to see when there is what")
     return parser.parse_args()
 
 
@@ -57,14 +56,14 @@ def scenes(counts: list[int]) -> list[Scene]:
     return [*found, Scene(max(counts), *COLUMNS_AND_ROWS, processes=8)]
 
 
-def rounds(
-    bench: Bench, machine: Machine, monitors: list[Peer], count: int
-) -> dict[str, list[tuple[Figures, list[float]]]]:
-    found: dict[str, list[tuple[Figures, list[float]]]] = {str(peer): [] for peer in monitors}
-    for turn in range(count):
-        for peer in monitors:
-            print(f"{machine.scene}: {peer}, {turn + 1} of {count}", file=sys.stderr, flush=True)
-            found[str(peer)].append(bench.measure(peer, machine))
+def measured(bench: Bench, machine: Machine, monitors: list[Peer]) -> dict[str, Figures]:
+    found = {}
+    for peer in monitors:
+        print(f"{machine.scene}: {peer}", file=sys.stderr, flush=True)
+        figures, keys = bench.measure(peer, machine)
+        if keys := sorted(keys):
+            figures |= {"key ms": keys[len(keys) // 2], "p99 ms": keys[int(0.99 * len(keys))]}
+        found[str(peer)] = figures
     return found
 
 
@@ -79,7 +78,6 @@ FORMS = {
     "key ms": "{:.1f}",
     "p99 ms": "{:.1f}",
 }
-"""Form of each column: medians of the rounds, and of all keys together."""
 LEGEND = """\
 From the start to the first screen, and to the first number of a device; to that number from the
 driver's first answer, where it had to be waited for; share of a core, memory, bytes and writes of
@@ -87,23 +85,14 @@ all its processes while it runs; from an arrow key to the mark that it moves. Be
 """
 
 
-def summed_up(rounds: list[tuple[Figures, list[float]]]) -> Figures:
-    """Return the medians of the rounds."""
-    found = {title: middle(each.get(title) for each, _ in rounds) for title in FORMS}
-    keys = sorted(key for _, some in rounds for key in some)
-    if keys:
-        found["key ms"], found["p99 ms"] = keys[len(keys) // 2], keys[int(0.99 * len(keys))]
-    return found
-
-
-def table(scene: Scene, found: dict[str, list[tuple[Figures, list[float]]]]) -> list[str]:
+def table(scene: Scene, found: dict[str, Figures]) -> list[str]:
     """Return a row for each monitor, and under it its ratios to the first."""
     lines = [str(scene), f"{'':16}" + "".join(f"{title:>{FIELD}}" for title in FORMS)]
     first: Figures = {}
-    for name, rounds in found.items():
-        row, ratios, values = f"{name:16}", f"{'  times':16}", summed_up(rounds)
+    for name, values in found.items():
+        row, ratios = f"{name:16}", f"{'  times':16}"
         for title, form in FORMS.items():
-            value, base = values[title], first.get(title)
+            value, base = values.get(title), first.get(title)
             row += f"{'-' if value is None else form.format(value):>{FIELD}}"
             ratios += f"{'' if value is None or not base else f'{value / base:.2f}x':>{FIELD}}"
         lines += [row, ratios.rstrip()] if first else [row]

@@ -33,6 +33,8 @@ INIT_MILLISECONDS = 500
 """Until the driver answers for the first time: a real one takes as long, or longer."""
 FIRST_WATTS, WATTS = 100, 600
 ALLOWED_SECONDS = 3.0
+DELAY_SECONDS, LINE_SECONDS = 0.1, 10.0
+"""Latency of the line each way, and between two lines of the output."""
 POWER = re.compile(rb"(?m)^(device\.0\.(?:power_milliwatts|field\.18[56])) .*$")
 INIT = re.compile(rb"(?m)^init\.delay_ms .*$")
 SAYS = re.compile(
@@ -97,19 +99,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--bytes-per-second", type=float, default=20_000)
-    parser.add_argument("--delay", type=float, default=0.1, help="seconds, each way")
-    parser.add_argument("--every", type=float, default=10.0, help="seconds between two lines")
-    parser.add_argument("--stall", type=float, nargs=2, metavar=("FROM", "TO"), default=(0, 0))
     parser.add_argument("--uncompressed", action="store_true", help="sshd refuses compression")
     options = parser.parse_args()
     more = ["Compression no"] if options.uncompressed else []
     due, found = 0.0, []
-    print(f"{options.bytes_per_second / 1000:g} kB/s, {1000 * options.delay:g} ms each way")
+    print(f"{options.bytes_per_second / 1000:g} kB/s, {1000 * DELAY_SECONDS:g} ms each way")
     print("seconds  behind  what the screen says of it")
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         driver = FakeDriver(folder, build(folder, "cc"))
-        far = far_host(folder, options.bytes_per_second, options.delay, *more)
+        far = far_host(folder, options.bytes_per_second, DELAY_SECONDS, *more)
         line, path = stack.enter_context(far)
         machine = stack.enter_context(Machine(SCENE, driver, folder))
         clock = Clock(machine)
@@ -123,10 +122,8 @@ def main() -> int:
         for second, behind, said in looks(terminal, clock, options.seconds):
             found.append((behind, said))
             if second >= due:
-                due += options.every
+                due += LINE_SECONDS
                 print(f"{second:7.1f} {behind:6.2f}  {said}", flush=True)
-            stalls = options.stall[0] <= second < options.stall[1]
-            (line.stall if stalls else line.resume)()
         print(f"{line.carried / (options.seconds + 1) / 1000:.2f} kB/s on the line, both ways")
     ages = [behind for behind, _ in found]
     quiet = [behind for behind, said in found if not said]
