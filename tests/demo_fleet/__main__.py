@@ -32,7 +32,6 @@ class Quiet(WSGIRequestHandler):
 
 
 def main() -> int:
-    """Serve until a signal, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("gpus", type=int, metavar="GPUS")
     parser.add_argument("--listen", type=parse_address, default=DEFAULT, metavar="HOST:PORT")

@@ -61,13 +61,11 @@ class Simulator:
         return [gpu for gpus in self.hosts.values() for gpu in gpus]
 
     def is_away(self, host: str, now: float) -> bool:
-        """Return True if the exporter of the host does not answer at that time."""
         return now >= self.started + AWAY_AFTER_SECONDS and any(
             gpu.flaw is Flaw.AWAY for gpu in self.hosts[host]
         )
 
     def readings(self, gpus: Iterable[SimulatedGpu], now: float) -> list[DcgmReadings]:
-        """Return the readings of each GPU at that time."""
         seconds = max(0.0, now - ORIGIN)
         return [self._reading(gpu, seconds, now) for gpu in gpus]
 

@@ -35,7 +35,6 @@ class JobKind(NamedTuple):
     memory: float
 
     def level(self, seconds: float) -> float:
-        """Return the load at a time."""
         turn = seconds / PERIOD_SECONDS * math.tau
         return max(0.0, self.load + self.swing * math.sin(turn))
 
@@ -72,8 +71,6 @@ RACKS = (
 
 
 class Flaw(StrEnum):
-    """Planted flaw."""
-
     LOST = "lost"
     """Xid 79: fallen off the bus, without readings."""
     ECC = "ecc"

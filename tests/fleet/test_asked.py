@@ -1,5 +1,3 @@
-"""What may be asked of whom: URLs, credentials, matchers, and the queries themselves."""
-
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -184,7 +182,6 @@ def test_what_are_no_matchers(text: str) -> None:
 
 @given(st.text())
 def test_whatever_is_given_stays_within_its_braces(text: str) -> None:
-    """What is let through is names, operators and closed strings, and nothing besides."""
     try:
         found = parse_match(text)
     except ValueError:

@@ -1,5 +1,3 @@
-"""What is wrong, by tables: what is said of what, and what is worst."""
-
 import dataclasses
 from typing import Any
 
@@ -32,7 +30,6 @@ def gpu(number: int = 0, **changes: Any) -> Gpu:
 
 
 def said(one: Gpu, **known: Any) -> list[tuple[str, str, str]]:
-    """Kind, severity and words of what is wrong with it."""
     return [(w.rule, w.severity.word, w.title) for w in find([one], Known(**known))]
 
 
@@ -125,7 +122,6 @@ def test_the_worst_is_first_and_the_order_stays() -> None:
 
 
 def slow(clock: float, **changes: Any) -> list[Gpu]:
-    """Eight that work on the same, and the last of them at another clock."""
     return [gpu(n, **changes) for n in range(7)] + [gpu(7, sm_clock_mhz=clock, **changes)]
 
 

@@ -1,5 +1,3 @@
-"""`gputop status --prometheus`: a page, JSON, and what goes wrong in one line."""
-
 import json
 import subprocess
 import sys

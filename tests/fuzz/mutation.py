@@ -127,7 +127,6 @@ DAMAGES: tuple[Damage, ...] = (
 
 
 def damaged(chance: Random, data: bytes, others: Sequence[bytes]) -> bytes:
-    """Return the bytes with one or two places changed."""
     for _ in range(chance.choice((1, 1, 2))):
         if data:
             data = chance.choice(DAMAGES)(chance, data, others)

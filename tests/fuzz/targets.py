@@ -45,8 +45,6 @@ MADE: tuple[Record, ...] = (
 
 
 class Target(NamedTuple):
-    """A reader of something that comes from outside."""
-
     make: Callable[[Random], bytes]
     check: Callable[[bytes], bool]
     """Returns True if it was accepted, False if refused with the reader's own error."""
@@ -220,7 +218,6 @@ NUMBERS = [f.name for f in fields(Gpu) if str(f.type) in ("float | None", "int |
 
 
 def clean() -> None:
-    """Remove the file of this process."""
     shutil.rmtree(_place().parent)
     _place.cache_clear()
 

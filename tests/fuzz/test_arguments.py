@@ -1,5 +1,3 @@
-"""Any words behind `gputop`: they are understood, or refused in one line with status 2."""
-
 import argparse
 import contextlib
 import io
@@ -32,7 +30,6 @@ VALUES = (*TYPED.split(), *ODD)
 
 
 def check(words: list[str]) -> None:
-    """The parser takes the words, or ends in its own way."""
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         try:

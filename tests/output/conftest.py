@@ -1,5 +1,3 @@
-"""The pages of these tests are in UTC."""
-
 import time
 from collections.abc import Iterator
 

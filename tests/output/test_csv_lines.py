@@ -1,5 +1,3 @@
-"""CSV: every reading as a column, with the value of the JSON."""
-
 import csv
 import dataclasses
 import json

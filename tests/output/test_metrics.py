@@ -1,5 +1,3 @@
-"""The stream as metrics of Prometheus: names, labels, what is there and what is not."""
-
 import dataclasses
 import sys
 import threading
@@ -53,7 +51,6 @@ def text_of(found: list[Metric]) -> str:
 
 
 def sample_of(*devices: DeviceSample, **changes: Any) -> Sample:
-    """A sample with those readings, and no process unless told otherwise."""
     return dataclasses.replace(streams.sample(processes=()), devices=devices, **changes)
 
 
@@ -156,7 +153,6 @@ def test_readings_age_while_they_wait() -> None:
 
 
 def xids(*events: tuple[float, int | None, int | None]) -> Sample:
-    """A sample with an Xid of each: time, device, code."""
     reported = (
         Event(time, None if index is None else streams.device(index).uuid, "xid", code)
         for time, index, code in events

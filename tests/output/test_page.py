@@ -1,5 +1,3 @@
-"""`gputop status` as a page of text, and what all text pages share."""
-
 import dataclasses
 import json
 import re
@@ -122,7 +120,6 @@ GPU   busy         memory  state
     ],
 )
 def test_a_page(view: View, wanted: str) -> None:
-    """The least useful columns go first, and of the processes first the pid and the command."""
     assert page(INVENTORY, SAMPLE, view) + "\n" == wanted
 
 
@@ -142,7 +139,6 @@ def test_no_line_is_longer_than_the_terminal_and_no_number_is_cut(
 
 
 def test_what_devices_are_bound_by_is_a_column() -> None:
-    """The word counts all processes, also those not shown. A dash stands for "cannot tell"."""
     words = {
         INVENTORY.devices[0].uuid: BoundBy(Bound.FP32, "no tensor cores"),
         INVENTORY.devices[1].uuid: BoundBy(Bound.UNKNOWN, "no SM active"),
@@ -157,7 +153,6 @@ def test_what_devices_are_bound_by_is_a_column() -> None:
 
 
 def test_columns_that_were_chosen_are_there_and_those_without_room_are_named() -> None:
-    """In that order; whether a device answers is said unasked."""
     columns = parse_columns("fan, power_watts,SM clock,busy")
     lines = page(INVENTORY, SAMPLE, View(columns, width=30)).split("\n")[1:]
     assert lines == [

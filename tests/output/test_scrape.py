@@ -1,5 +1,3 @@
-"""The exporter's server: the hosts that it answers for, and its probes."""
-
 import shutil
 import socket
 import subprocess

@@ -22,7 +22,6 @@ WARM_MINUTES = 5.0
 
 
 def main() -> int:
-    """Runs it; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--rows", type=int, help="as many as minutes unless given")

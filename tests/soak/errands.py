@@ -1,5 +1,3 @@
-"""What a user does at the dashboard: each errand begins and ends on the monitor."""
-
 from tests.e2e.shipped import (
     DOWN,
     END,

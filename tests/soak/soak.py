@@ -1,5 +1,3 @@
-"""The soak: runs the dashboard under load, and measures it at rest, at even intervals."""
-
 from __future__ import annotations
 
 import contextlib
@@ -52,8 +50,6 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A moment at rest."""
-
     minutes: float
     dashboard: Footprint
     sampler: Footprint

@@ -22,8 +22,6 @@ Same = Callable[..., bool]
 
 @pytest.fixture
 def same_text(snapshot: Any) -> Same:
-    """Compare the text of a screen, after `run_before`, with what it was."""
-
     def same(app: GputopApp, *, terminal_size: tuple[int, int], run_before: Any) -> bool:
         async def text() -> str:
             async with app.run_test(size=terminal_size) as pilot:
@@ -111,17 +109,14 @@ def in_place_of_workers(
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> type[PreparedSession]:
-    """Stress tests that are prepared."""
     return in_place_of_workers(monkeypatch, PreparedSession)
 
 
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> type[EndlessSession]:
-    """Stress tests that go on until they are stopped."""
     return in_place_of_workers(monkeypatch, EndlessSession)
 
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
-    """Stress tests of several devices; each says what the script has for it."""
     return in_place_of_workers(monkeypatch, Scripted)

@@ -1,5 +1,3 @@
-"""Rows, bars and histories, in cells."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

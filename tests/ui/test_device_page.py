@@ -1,5 +1,3 @@
-"""The device page: what the driver says is what is read there, and why something is missing."""
-
 import dataclasses
 from typing import Any
 
@@ -31,7 +29,6 @@ def telemetry_of(*records: Record) -> Telemetry:
 
 
 def said_by(*devices: DeviceSample, seconds: float = 0.0, events: tuple[Event, ...] = ()) -> Sample:
-    """Return readings of these devices, that long after the start."""
     return Sample(streams.NOW + seconds, streams.host(), devices, events=events)
 
 
@@ -44,7 +41,6 @@ def details_of(telemetry: Telemetry, *, folded: bool = False) -> str:
 
 @pytest.mark.driver
 def test_every_value_of_the_driver_is_on_the_page(nvml: FakeDriver, snapshot: Any) -> None:
-    """Those of the table of readings, a second after the first reading."""
     nvml.write(device(fail={}))
     start()
     clock = Clock()

@@ -1,5 +1,3 @@
-"""The fleet screen, key by key; and what it says where there is nothing, or something is wrong."""
-
 import dataclasses
 import re
 from typing import Any
@@ -36,7 +34,6 @@ def state_of(app: GputopApp) -> FleetState:
 
 
 async def pressed(pilot: Pilot[None], *keys: str) -> str:
-    """Return the text of the screen after those keys."""
     await press(pilot, *keys)
     return text_of(lines(pilot.app))
 

@@ -1,5 +1,3 @@
-"""Several hosts on the screen: a section each, and what is said of those that are away."""
-
 import dataclasses
 from typing import Any
 
@@ -31,7 +29,6 @@ USUAL, WIDE = (120, 40), (140, 30)
 
 
 async def monitor(pilot: Pilot[None]) -> None:
-    """Until the monitor shows the devices of all hosts."""
     await settle(pilot)
     await pilot.press("1")
 
@@ -62,7 +59,6 @@ async def test_a_host_without_devices_says_why() -> None:
 
 
 def behind(seconds: float) -> list[Record]:
-    """Two hosts, and what there is of the first one is so old."""
     *before, last = fleets.two(away=None)
     assert isinstance(last, Sample)
     late = dataclasses.replace(last.machines[0], age_seconds=seconds)

@@ -1,5 +1,3 @@
-"""Keys, clicks and notes: which act where, and in which order."""
-
 import dataclasses
 import re
 from collections.abc import Callable
@@ -193,7 +191,6 @@ async def test_u_lists_what_the_user_of_the_selected_process_runs() -> None:
 
 
 def setting(app: GputopApp, name: str) -> list[str]:
-    """Words of the line of a setting."""
     assert isinstance(app.screen, SettingsScreen)
     rows = [choice.text.split() for choice in app.screen.choices]
     return next(words for words in rows if words[0] == name)

@@ -1,5 +1,3 @@
-"""What the tab draws of a run: of one device or several, of a table or a rate over time."""
-
 import re
 from dataclasses import replace
 from typing import Any
@@ -53,7 +51,6 @@ def in_style(rows: list[Row], style: Style) -> str:
 
 
 def dotted(rows: list[Row], style: Style) -> int:
-    """Cells of a line in that style."""
     return sum("\u2800" < c <= "\u28ff" for c in in_style(rows, style))
 
 
@@ -117,7 +114,6 @@ def test_many_notes_leave_the_chart_its_room() -> None:
 
 
 def all_of(run: DeviceRun) -> list[Row]:
-    """Return the title, the chart and the readout of a run."""
     heading, plot, readout = TitleView(), ThroughputChart(), ReadoutView(Telemetry())
     heading.run = plot.run = readout.run = Run.of(run)
     return [*heading.draw(100, 1), *plot.draw(100, 12), *readout.draw(100, 6)]

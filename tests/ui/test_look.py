@@ -1,5 +1,3 @@
-"""The look of the whole screen, and its themes: legible, and told apart by all eyes."""
-
 import dataclasses
 import itertools
 import math
@@ -54,7 +52,6 @@ AWAY = (DeviceState.LOST, DeviceState.NOT_RESPONDING, DeviceState.NEEDS_RESET)
 
 
 def busy_stream() -> PreparedStream:
-    """A stream with something of everything that the monitor draws."""
     devices = (readings(0), *(lost(n, state) for n, state in enumerate(AWAY, 1)))
     foreign = process(78, 0, user="Zoë", command="python 训练.py --naïve → ░▒▓ 🚀")
     made = dataclasses.replace(sample(4, [foreign, process(79, 1)]), devices=devices)
@@ -70,7 +67,6 @@ benchmark, its open list, a field, a run and a note."""
 
 
 async def drawn(**options: Any) -> list[Strip]:
-    """Return the lines of each screen as they go to the terminal."""
     app = GputopApp(busy_stream(), **options)
     found: list[Strip] = []
     async with settled(app, (100, 34), notifications=True) as (_, pilot):

@@ -1,5 +1,3 @@
-"""A device as a panel and as a row: what is there, what is left out, and that nothing moves."""
-
 import dataclasses
 import itertools
 import re
@@ -31,9 +29,6 @@ from tests.ui import scenes
 from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown
 
 GIB = 1 << 30
-LINKS = tuple(
-    f"{link}_{way}_bytes_per_second" for link in ("pcie", "nvlink") for way in ("rx", "tx")
-)
 NEVER = Absence.NOT_SUPPORTED
 OF_AN_INSTANCE = ("memory_used_bytes", "memory_total_bytes", "memory_free_bytes")
 
@@ -43,7 +38,6 @@ def text_of(rows: list[Row]) -> list[str]:
 
 
 def shown_device(device: Device, readings: DeviceSample, **known: Any) -> ShownDevice:
-    """Return a device with these readings, and with what its telemetry knows besides."""
     telemetry: Any = SimpleNamespace(
         devices=(device,),
         history=History(),
@@ -69,7 +63,6 @@ def with_known(**known: Any) -> ShownDevice:
 
 
 def instance(**changes: Any) -> ShownDevice:
-    """A MIG instance: it has its memory, and what `changes` give it."""
     device = dataclasses.replace(
         scenes.device(0), parent_uuid="GPU-parent", mig_index=1, name="NVIDIA H100 MIG 1g.10gb"
     )
@@ -80,7 +73,6 @@ def instance(**changes: Any) -> ShownDevice:
 
 
 def in_rows(width: int, *devices: ShownDevice) -> list[Row]:
-    """Draw the heading, and each device in one row."""
     view = DevicesView(devices[0].telemetry)
     view.state.fill(devices)
     slots = view.slots(width)
@@ -102,7 +94,6 @@ def test_an_instance_has_no_signs_of_absence_but_that_of_busy(density: Density) 
 
 @pytest.mark.parametrize("density", list(Density))
 def test_old_readings_are_faded(density: Density) -> None:
-    """All but what the device is called, and how old they are."""
     made = with_known(old_seconds=lambda _: 12.3)
     if density is Density.ROW:
         _, *rows = in_rows(120, made)
@@ -131,7 +122,6 @@ def test_sm_active_stands_for_busy_where_that_is_not_counted() -> None:
 @pytest.mark.parametrize("density", [Density.COMPACT, Density.FULL])
 @pytest.mark.parametrize("width", [52, 60, 160])
 def test_a_finding_and_a_word_have_a_row_of_their_own(density: Density, width: int) -> None:
-    """Nothing else moves with them."""
     found = Finding(Severity.WARNING, "may be waiting for input", ())
     bound = BoundBy(Bound.INPUT, "its work has gaps")
     uuid, without = scenes.device(0).uuid, h100()
@@ -144,32 +134,6 @@ def test_a_finding_and_a_word_have_a_row_of_their_own(density: Density, width: i
     assert re.match(r" +bound by input +▲ May be waiting for", after[1])
     why = text_of(panel.draw(with_known(judgement=judged), density, width, 12))
     assert re.match(r" +bound by input +its work has gaps", why[1])
-
-
-@pytest.mark.parametrize("width", [52, 59, 60, 80, 120])
-def test_a_limit_that_comes_and_goes_moves_nothing(width: int) -> None:
-    titles = []
-    for reasons in ((), ("sw_power_cap",), ("hw_thermal",), ("hw_slowdown",)):
-        made = h100(clock_event_reasons=reasons)
-        titles.append(text_of(panel.draw(made, Density.COMPACT, width, 3))[0])
-    ends = {title[title.index("°C") :] for title in titles}
-    assert len(ends) == 1
-    assert all(title.startswith(" 0 H100 80GB HBM3 ") for title in titles)
-
-
-def test_what_is_received_and_what_is_sent_stand_together() -> None:
-    def links(width: int, **changes: Any) -> list[list[str]]:
-        rows = text_of(panel.draw(h100(**changes), Density.FULL, width, 12))
-        return [re.findall("PCIe|NVLink|[↓↑]|/s", row) for row in rows if "↓" in row or "↑" in row]
-
-    for width in range(20, 121):
-        found = links(width)
-        one = ["↓", "/s", "↑", "/s"]
-        assert all(row[1:5] == row[6:] or row[1:] == one for row in found)
-        assert links(width, **dict.fromkeys(LINKS, 0)) == found  # silent ones move nothing
-        if width >= 52:
-            names = [name for row in found for name in row[::5]]
-            assert names == ["PCIe", "NVLink"]
 
 
 @pytest.mark.parametrize("state", [s for s in DeviceState if s is not DeviceState.OK])
@@ -267,7 +231,6 @@ def test_panels_fit_the_width_and_a_choice_is_kept(
 
 
 def places(pilot: Pilot[None]) -> list[tuple[int, int]]:
-    """Return where each panel and each bar begins."""
     text = shown(pilot, DevicesView).splitlines()
     marks = re.compile(r"\d H100 80GB HBM3|bound by|busy")
     return [(y, found.start()) for y, line in enumerate(text) for found in marks.finditer(line)]

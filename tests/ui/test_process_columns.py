@@ -1,5 +1,3 @@
-"""The columns of the process table: which fit, and what they say."""
-
 from typing import Any
 
 import pytest
@@ -22,16 +20,6 @@ def test_columns_fill_any_width_and_the_sorted_one_is_always_shown(
         assert MARK_WIDTH + sum(GAP + slot.cells for slot in slots) == width
         assert sorted_by in [slot.column for slot in slots]
         assert slots[-1].cells >= columns.LEAST_COMMAND
-
-
-def test_scrolled_to_the_right_each_column_is_seen_and_then_the_command_moves() -> None:
-    moving = COLUMNS[2:-1]
-    for steps in range(1, 20):
-        gpu, pid, *shown, command = [slot.column for slot in process_slots(80, GPU, COLUMNS, steps)]
-        assert (gpu, pid, command) == (GPU, columns.PID, columns.COMMAND)
-        rest = [*moving[steps:]]
-        assert shown == rest[: len(shown)]
-        assert shown or not rest
 
 
 @pytest.mark.parametrize(

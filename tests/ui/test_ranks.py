@@ -1,5 +1,3 @@
-"""The page of ranks: its rows, its sentence, several hosts, several jobs, and nothing to show."""
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +21,6 @@ from tests.ui.pilots import app_with, dashboard_of, press, settle, shown, until
 JOB = "node01:29500"
 WAITS: Mapping[str, Any] = {**WORKING, BUSY: 100, SM: 12.0, TENSOR: 0.0, WATTS: 180.0}
 SAMPLES = 40
-WAITING = "waits in a collective"
 
 
 def rank(number: int, of: int, **changes: Any) -> Process:
@@ -37,7 +34,6 @@ def records(
     samples: int = SAMPLES,
     **sample: Any,
 ) -> list[Record]:
-    """A machine with these devices for a while."""
     devices = tuple(device(n) for n in range(len(readings)))
     made: list[Record] = [dataclasses.replace(streams.inventory(), devices=devices)]
     for tick in range(samples):
@@ -50,12 +46,10 @@ def records(
 
 
 def hanging() -> list[Record]:
-    """Ranks of which the others wait for the last one."""
     return records((WAITS, WAITS, WAITS, IDLE), [rank(n, 4) for n in range(4)])
 
 
 def words(app: GputopApp) -> str:
-    """The lines of the title in one."""
     return " ".join(app.screen.query_one(RanksTitle).text().split())
 
 
@@ -82,7 +76,6 @@ async def test_the_rank_that_is_behind_is_marked() -> None:
 
 
 async def test_ranks_of_several_hosts_are_on_one_page() -> None:
-    """Whichever host is shown in the monitor."""
     made = [rank(n, 4, machine=f"gpu-{n // 2 + 1}") for n in range(4)]
     machines = tuple(Machine(f"gpu-{n}", MachineState.OK, 0.1) for n in (1, 2))
     app = app_with(*records([WORKING] * 4, made, machines=machines))
@@ -133,38 +126,3 @@ async def test_without_ranks_one_line_says_what_it_needs() -> None:
         assert words(app) == ("Ranks unknown: 1 pid (no permission: run as its user or as root)")
         await pilot.press("n", "s")
         assert app.screen.query_one(RanksPage).process is None
-
-
-async def test_a_slow_clock_is_said_and_foreign_text_is_made_visible() -> None:
-    slow = {**WORKING, "sm_clock_mhz": 1400}
-    made = [rank(n, 4, job_id="a\x1b[31m:1") for n in range(4)]
-    app = app_with(*records((WORKING, slow, WORKING, WORKING), made, samples=70))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await pilot.press("R")
-        assert "Ranks of a␛[31m:1 " in words(app)
-        assert "4 ranks. Rank 1 may delay its job, SM clock below the median" in words(app)
-        view = app.screen.query_one(RanksView)
-        marked = [span.text.strip() for span in view._rows[2] if span.style == WARN]
-        assert marked[0] == "1"
-
-
-async def test_during_a_pause_a_rank_that_has_ended_is_not_named() -> None:
-    *before, last = hanging()
-    assert isinstance(last, Sample)
-    gone = dataclasses.replace(last, processes=last.processes[:3])
-    app = app_with(*before, gone)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press("R", "space")
-        stream = dashboard_of(app)._stream
-        assert isinstance(stream, streams.PreparedStream)
-        for tick in range(SAMPLES, SAMPLES + 30):
-            stream.send(dataclasses.replace(last, time=NOW + tick))
-        await settle(pilot)
-        seen = "3 of 4 ranks seen: 3 is not on a GPU here"
-        assert f"{seen}. The others may wait in a collective" in words(app)
-        assert WAITING not in shown(pilot, RanksView)
-        await pilot.press("n")
-        assert f"{seen}. Not compared" in words(app)
-        assert not app._notifications

@@ -1,5 +1,3 @@
-"""Choice of a signal and of its processes: nothing is sent without a second key."""
-
 import asyncio
 import dataclasses
 import errno
@@ -36,8 +34,6 @@ LAUNCHER: dict[str, Any] = {
 
 
 class SignalApp(App[None]):
-    """Asks for a signal to the first process or its job, and keeps the answers."""
-
     CSS_PATH = Path(gputop.ui.__file__).parent / "shell" / "gputop.tcss"
 
     def __init__(self, *processes: Process) -> None:
@@ -50,13 +46,11 @@ class SignalApp(App[None]):
 
 
 def dialog(pilot: Pilot[None]) -> str:
-    """Return the text of the dialog as drawn, without its frame."""
     rows = text_of(lines(pilot.app)).splitlines()
     return "\n".join(row.partition("│")[2].rpartition("│")[0].strip() for row in rows)
 
 
 def sent(app: SignalApp) -> list[tuple[Signals, list[int]] | None]:
-    """Return the answers: signals and pids."""
     return [answer and (answer.signal, [p.pid for p in answer.processes]) for answer in app.answers]
 
 

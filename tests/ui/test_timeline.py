@@ -1,5 +1,3 @@
-"""Charts of a device over one time axis."""
-
 from typing import Any
 
 import pytest
@@ -16,7 +14,6 @@ UUID = streams.device(0).uuid
 
 
 def said(second: float, **readings: Any) -> Sample:
-    """Return the readings of the device at that second; by default it is as busy as the second."""
     busy = {"gpu_utilization_percent": int(second) % 101}
     return Sample(streams.NOW + second, streams.host(), (streams.readings(0, **busy | readings),))
 
@@ -34,7 +31,6 @@ def drawn(view: TimelineView, width: int, height: int) -> list[str]:
 
 
 def view_of(telemetry: Telemetry) -> TimelineView:
-    """Return charts of the shortest time in view."""
     view = TimelineView(telemetry)
     view.device = telemetry.devices[0]
     view.action_zoom(-len(WIDTHS))

@@ -1,5 +1,3 @@
-"""The page of findings, and the gravest of each device on the monitor."""
-
 import dataclasses
 import re
 from collections.abc import Mapping
@@ -25,7 +23,6 @@ HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 1200}
 
 
 def records(*readings: Mapping[str, Any], seconds: int = 90, **machine: Any) -> list[Record]:
-    """Devices that do that for so long."""
     full = trainer(cpu_percent=99.0)
     processes = tuple(
         dataclasses.replace(full, device_uuid=device(n).uuid, pid=full.pid + n)
@@ -51,7 +48,6 @@ def known(*told: Record) -> Telemetry:
 
 
 def findings(telemetry: Telemetry, index: int | None = None) -> str:
-    """Return the page of all devices or of one, without the ends of lines."""
     view = FindingsView(telemetry)
     if index is not None:
         view.device = telemetry.devices[index]
