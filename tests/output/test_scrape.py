@@ -61,13 +61,11 @@ def status(server: WSGIServer, path: str = "/metrics", **headers: str) -> int:
     ("host", "expected"),
     [
         ("localhost:9835", 200),
-        ("LOCALHOST.", 200),
         ("gputop.localhost", 200),
         ("127.0.0.1", 200),
         ("[::1]:9835", 200),
         ("evil.example", 403),
         ("localhost.evil.example", 403),
-        ("10.0.0.1:9835", 403),
         ("", 403),
     ],
 )

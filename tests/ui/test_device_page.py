@@ -139,7 +139,6 @@ def three_seconds() -> Telemetry:
     ("height", "title", "times"),
     [
         (1, "Events 12:00:02 Xid 79: the GPU has fallen off the bus", 0),
-        (2, "Events the newest 1 of 3", 1),
         (3, "Events the newest 2 of 3", 2),
         (4, "Events ", 3),
     ],

@@ -167,10 +167,8 @@ async def test_b_on_the_monitor_is_a_soak_whatever_the_form_says(
 
 BAD = [
     ("seconds", "999999", "'999999' is not a duration: it is in seconds, from 0.5 to 604800"),
-    ("seconds", "1.2.3", "'1.2.3' is not a duration"),
     ("seconds", "", "'' is not a duration"),
     ("size", "10485760", "'10485760' is not a size: it is N of an N x N product, from 64 to"),
-    ("size", "12auto", "'12auto' is not a size"),
     ("size", "", "'' is not a size"),
 ]
 

@@ -95,7 +95,7 @@ async def test_ranks_of_several_hosts_are_on_one_page() -> None:
 
 
 async def test_the_job_of_the_selected_process_comes_first_and_n_shows_the_next() -> None:
-    other = [rank(n, 4, job_id="slurm 7.0") for n in range(3)]
+    other = [rank(n, 4, job_id="slurm\x1b 7.0") for n in range(3)]
     mine = [rank(n, 6) for n in range(3, 6)]
     app = app_with(*records([WORKING] * 6, [*other, *mine], samples=5))
     async with app.run_test(size=(120, 40)) as pilot:
@@ -105,7 +105,7 @@ async def test_the_job_of_the_selected_process_comes_first_and_n_shows_the_next(
         assert "job 2 of 2" in words(app)
         assert "3 of 6 ranks seen: 0–2 are not on a GPU here. Not compared: not" in words(app)
         await pilot.press("n")
-        assert "Ranks of slurm 7.0 " in words(app)
+        assert "Ranks of slurm␛ 7.0 " in words(app)
         await pilot.press("enter")
         assert app.screen.query_one(ProcessPage).process == other[0]
         await pilot.press("escape")

@@ -279,7 +279,6 @@ def test_the_terminal_is_opened_again_where_that_is_permitted(
         ("\x1b]11;rgb:ffff/ffff/ffff\x07", True),
         ("\x1b]11;rgb:00/00/00\x1b\\", False),
         ("\x1b]11;rgba:f/f/d/f\x1b\\", True),
-        ("\x1b]11;rgb:2828/2c2c/3434\x1b\\", False),
     ],
 )
 def test_backgrounds(answer: str, light: bool) -> None:
