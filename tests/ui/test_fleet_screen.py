@@ -14,7 +14,7 @@ from gputop.fleet.screens.screen import FleetScreen
 from gputop.fleet.screens.state import FleetState, group_gpus, parse_filter
 from gputop.ui.shell.app import GputopApp
 from tests.fleets import AWAY, LABELS, fleet
-from tests.ui.pilots import fleet_screen, lines, press, settle, settled, text_of
+from tests.ui.pilots import fleet_screen, lines, settle, settled, text_of
 
 WHERE = "http://prom:9090"
 SOME = fleet(512)
@@ -34,7 +34,8 @@ def state_of(app: GputopApp) -> FleetState:
 
 
 async def pressed(pilot: Pilot[None], *keys: str) -> str:
-    await press(pilot, *keys)
+    await pilot.press(*keys)
+    await settle(pilot)
     return text_of(lines(pilot.app))
 
 

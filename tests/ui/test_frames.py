@@ -13,7 +13,7 @@ from gputop.ui.terminal import ScreenCells
 from tests.sessions import EndlessSession
 from tests.streams import PreparedStream, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown, until
+from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown, until
 
 SIZE = 160, 50
 PAGE_BYTES, TICK_BYTES = 18_000, 3_000
@@ -90,7 +90,7 @@ async def test_a_tick_is_one_frame_of_few_bytes_and_draws_nothing_that_is_hidden
             assert len(frames) == 1
             assert len(frames[0].encode()) <= TICK_BYTES
             assert sorted(drawn) == ["", "devices", "header"]
-        await press(pilot, "enter")  # what was hidden has the newest numbers
+        await pilot.press("enter")  # what was hidden has the newest numbers
         last = records[-1]
         assert isinstance(last, Sample)
         assert f"power {last.devices[0].power_watts:.0f}/700 W" in shown(pilot, DeviceTitle)

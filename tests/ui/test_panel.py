@@ -26,7 +26,7 @@ from gputop.ui.monitor.shown_device import ShownDevice
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.header import Header
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown
+from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown
 
 GIB = 1 << 30
 NEVER = Absence.NOT_SUPPORTED
@@ -254,4 +254,4 @@ async def test_a_double_click_on_a_device_opens_its_page_with_its_processes() ->
         for pid in (812_401, 812_400):
             listed = app.screen.query_one(DevicePage).query_one(ProcessesView)
             assert f" {pid} " in listed.text()
-            await press(pilot, "n")
+            await pilot.press("n")

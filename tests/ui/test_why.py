@@ -16,7 +16,7 @@ from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.health.histories import GPM_OFF, NO_GPM, WORKING, Machine, device, saw, trainer
-from tests.ui.pilots import app_with, press, rendered, settle, settled, shown
+from tests.ui.pilots import app_with, rendered, settle, settled, shown
 
 STARVED = {"gpu_utilization_percent": saw(95, 0, 8, 3)}
 HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 1200}
@@ -87,7 +87,7 @@ async def test_all_devices_come_first_then_each(way: str) -> None:
             await settle(pilot)
             assert title in shown(pilot, FindingsView)
             await pilot.press("w")
-        await press(pilot, "n")
+        await pilot.press("n")
         assert "GPU 1 H100" in shown(pilot, FindingsView)
 
 
