@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client import Metric, generate_latest
 
-from gputop.agent.device import READINGS, DeviceSample
+from gputop.agent.device import DeviceSample
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Event, Record, Sample
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
@@ -15,7 +15,6 @@ from gputop.health.judge import RULES
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import registry_of
 from gputop.output.prometheus.state import ExporterState
-from gputop.schema.catalogue import CATALOGUE
 from gputop.stream.child import Interruption
 from tests import streams
 from tests.output.test_public_output import FULL as EVERY_READING
@@ -54,21 +53,11 @@ def sample_of(*devices: DeviceSample, **changes: Any) -> Sample:
     return dataclasses.replace(streams.sample(processes=()), devices=devices, **changes)
 
 
-METRICS = [CATALOGUE[name] for name in READINGS if name in CATALOGUE]
 FULL = dataclasses.replace(EVERY_READING, uuid=streams.device(0).uuid)
 """A device that has every reading."""
 EVERY = sample_of(
     FULL, events=(Event(50.0, FULL.uuid, "xid", 79),), processes=tuple(streams.crowd(3, 1))
 )
-
-
-def test_a_metric_ends_in_the_unit_of_its_reading_or_its_base_unit() -> None:
-    units = {"ratio": "_percent", "hertz": "_mhz"}
-    for reading in METRICS:
-        base = reading.metric_name.removesuffix("_total").rpartition("_")[2]
-        for unit in ("percent", "bytes", "celsius", "watts", "joules", "mhz", "seconds", "second"):
-            if reading.name.endswith(f"_{unit}"):
-                assert reading.name.endswith(units.get(base, f"_{base}")), reading
 
 
 FULL_NOW = {"memory_used_bytes": 80 << 30, "memory_free_bytes": 0}

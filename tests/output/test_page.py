@@ -101,13 +101,6 @@ GPU  name             busy         memory  temp  state  processes
   1  RTX 4090          3 %  512M/24.0 GiB  41°C         root:Xorg/2(300 MiB)
  10  T4                  –              –     –  LOST
 """
-AT_40 = """\
-node7 · 1970-01-01 00:00:02
-GPU   busy         memory  state
-  0  100 %  71.0/80.0 GiB
-  1    3 %  512M/24.0 GiB
- 10      –              –  LOST
-"""
 
 
 @pytest.mark.parametrize(
@@ -116,7 +109,6 @@ GPU   busy         memory  state
         (View(), PAGE),
         (View(processes="below", width=80), BELOW),
         (View(width=80), AT_80),
-        (View(width=40), AT_40),
     ],
 )
 def test_a_page(view: View, wanted: str) -> None:

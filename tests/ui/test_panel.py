@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from gputop.agent.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import Inventory, Source
 from gputop.health.findings import Bound, BoundBy, Finding, Severity
+from gputop.settings import Settings
 from gputop.stream.history import History
 from gputop.text import ABSENT
 from gputop.ui.device.screen import DevicePage
@@ -255,3 +257,16 @@ async def test_a_double_click_on_a_device_opens_its_page_with_its_processes() ->
             listed = app.screen.query_one(DevicePage).query_one(ProcessesView)
             assert f" {pid} " in listed.text()
             await pilot.press("n")
+
+
+@pytest.mark.parametrize("density", ["auto", "row", "full"])
+async def test_no_number_of_a_device_is_cut(density: str) -> None:
+    machine, *told = scenes.alarming(8)
+    assert isinstance(machine, Inventory)
+    simulated = dataclasses.replace(machine, source=Source.SIMULATED)
+    app = app_with(simulated, *told, settings=Settings(density=density))
+    async with settled(app, (60, 24)) as (_, pilot):
+        assert "DEMO" in shown(pilot, Header).splitlines()[0]
+        for view in (Header, DevicesView):
+            assert not re.search(r"\d…", shown(pilot, view))
+        assert "64°C" in shown(pilot, DevicesView)
