@@ -2,7 +2,6 @@ import argparse
 import contextlib
 import io
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,14 +9,6 @@ from gputop.commands.parser import COMMANDS, parser
 from gputop.console import FINE, USAGE
 
 PARSER = parser()
-
-
-def _options(of: argparse.ArgumentParser) -> Iterator[str]:
-    for action in of._actions:
-        yield from action.option_strings
-        if isinstance(action, argparse._SubParsersAction):
-            for each in action.choices.values():
-                yield from _options(each)
 
 
 TYPED = """
@@ -44,6 +35,7 @@ def check(words: list[str]) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_with_every_value(name: str) -> None:
     sub = next(a for a in PARSER._actions if isinstance(a, argparse._SubParsersAction))
-    for option in sorted({*_options(sub.choices[name])} - {"-h", "--help"}):
+    options = {each for action in sub.choices[name]._actions for each in action.option_strings}
+    for option in sorted(options - {"-h", "--help"}):
         for value in VALUES:
             check([name, f"{option}={value}" if option.startswith("--") else option, value])

@@ -27,6 +27,7 @@ from gputop.fleet.screens.state import FleetState
 from gputop.fleet.watch import FleetWatch
 from gputop.stream.child import Interruption
 from gputop.ui.benchmark.screen import BenchmarkTab
+from gputop.ui.drawing.cells import Row
 from gputop.ui.drawing.live import LiveView
 from gputop.ui.drawing.page import ScrolledPage
 from gputop.ui.shell.app import GputopApp
@@ -219,6 +220,10 @@ def lines(app: App[None]) -> list[Strip]:
 
 def text_of(strips: Sequence[Strip]) -> str:
     return "\n".join(strip.text for strip in strips)
+
+
+def texts(rows: Sequence[Row]) -> list[str]:
+    return ["".join(span.text for span in row).rstrip() for row in rows]
 
 
 def keep_in(kept: list[Result]) -> Callable[..., Result]:

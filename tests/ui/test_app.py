@@ -3,8 +3,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable
-from contextvars import Context, copy_context
+from contextvars import Context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -318,19 +317,6 @@ async def test_a_driver_that_takes_its_time_is_waited_for_with_a_number_and_a_hi
             assert ("Xid in `dmesg`" in shown(pilot, HostView)) == (seconds > 0)
 
 
-async def test_the_selection_stays_when_a_device_says_who_it_is() -> None:
-    unknown = device(1, uuid="unknown:1", name="unknown device")
-    silent = readings(1, uuid="unknown:1", state=DeviceState.NOT_RESPONDING)
-    stream = PreparedStream(
-        dataclasses.replace(inventory(3), devices=(device(0), unknown, device(2))),
-        dataclasses.replace(sample(3), devices=(readings(0), silent, readings(2))),
-    )
-    async with settled(GputopApp(stream)) as (app, pilot):
-        await pilot.press("down")
-        await send(pilot, stream, inventory(3), sample(3))
-        assert app.query_one(DevicesView).device == device(1)
-
-
 # A paused picture: what goes on behind it, and how it catches up.
 
 
@@ -487,12 +473,11 @@ def said(app: GputopApp) -> list[str]:
     return [str(each.render()) for each in app.screen.query("Toast").results(Toast)]
 
 
-@pytest.mark.parametrize("context", [copy_context, Context], ids=["inside", "outside"])
-async def test_what_was_said_leaves_nothing_behind(context: Callable[[], Context]) -> None:
+async def test_what_was_said_leaves_nothing_behind() -> None:
     """Words of a thread that records come from outside of the app."""
     async with settled(app_with(inventory(1), sample(1)), notifications=True) as (app, pilot):
         for n in range(10):
-            context().run(app.notify, f"number {n}")
+            Context().run(app.notify, f"number {n}")
             await pilot.pause()
         await until(pilot, lambda: said(app) == ["number 9"])
         assert len(app.screen.query("ToastHolder")) <= 2, "its own, and perhaps the one before"

@@ -41,6 +41,7 @@ from tests.ui.pilots import (
     settled,
     shown,
     text_of,
+    texts,
     until,
 )
 from tests.ui.together import GPUS, Scripted, begun
@@ -52,10 +53,6 @@ def view(*results: Result) -> ResultsView:
     made = ResultsView(telemetry)
     made.show(with_comparisons(results, results), None)
     return made
-
-
-def texts(rows: list[Row]) -> list[str]:
-    return ["".join(span.text for span in row) for row in rows]
 
 
 def many(count: int) -> list[Result]:

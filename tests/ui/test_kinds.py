@@ -30,6 +30,7 @@ from gputop.ui.drawing.palette import BUSY, FAULT, GOOD, MEMORY, TEXT, WARN
 from gputop.ui.telemetry import Telemetry
 from tests.sessions import EVENTS, PLANNED, RESULT, table_events, table_result
 from tests.streams import device, inventory, readings, sample
+from tests.ui.pilots import texts
 from tests.ui.together import GPUS, PLAN, begun, group, result
 
 TABLES = ("sweep", "step", "copy", "peak")
@@ -40,10 +41,6 @@ def run_of(kind: str, *events: Any) -> DeviceRun:
     for event in events:
         run.add_event(event)
     return run
-
-
-def texts(rows: list[Row]) -> list[str]:
-    return ["".join(span.text for span in row).rstrip() for row in rows]
 
 
 def in_style(rows: list[Row], style: Style) -> str:
