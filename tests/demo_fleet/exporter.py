@@ -116,7 +116,6 @@ _XIDS = {0: "No Error", 48: "Double Bit ECC Error", 79: "GPU has fallen off the 
 
 
 def page(simulator: Simulator, hosts: Iterable[str], now: float) -> Iterator[bytes]:
-    """Yield the metrics of those hosts at that time, one at a time."""
     gpus = [gpu for host in hosts for gpu in simulator.hosts[host]]
     labels = [_labels(gpu) for gpu in gpus]
     readings = simulator.readings(gpus, now)
@@ -141,7 +140,6 @@ def _lines(name: str, series: Sequence[tuple[str, float]]) -> Iterator[str]:
 
 @cache
 def _labels(gpu: SimulatedGpu) -> str:
-    """Return the labels as they stand between the braces."""
     found = {
         "gpu": str(gpu.index),
         "UUID": gpu.uuid,

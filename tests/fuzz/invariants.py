@@ -42,7 +42,6 @@ GOOD = Sample(1_763_640_000.125, Host(cpu_percent=12.5))
 
 
 def check_line(line: str | bytes) -> Record | None:
-    """Check that a line is taken or refused, and that what is taken is written the same again."""
     try:
         record = decode(line)
     except DecodeError as error:

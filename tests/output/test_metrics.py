@@ -24,7 +24,6 @@ NOW = 100.0
 
 
 def found_in(*records: Record | Interruption, waited: float = 0.0, **options: Any) -> list[Metric]:
-    """The metrics some seconds after those records, all of which came at once."""
     times = [NOW]
     follower = ExporterState(clock=lambda: times[-1])
     for record in records:

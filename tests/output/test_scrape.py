@@ -13,8 +13,6 @@ from gputop.output.prometheus.scrape import serve
 
 
 class Certificate:
-    """A certificate for localhost that signs itself, with its key; each is another one."""
-
     def __init__(self, folder: Path) -> None:
         if (openssl := shutil.which("openssl")) is None:
             pytest.skip("there is no openssl to make a certificate with")

@@ -104,7 +104,6 @@ class Soak:
         self._work(terminal, load, load.chance.uniform(0.3, 3.0))
 
     def _work(self, terminal: Terminal, load: Load, seconds: float) -> None:
-        """That long under load, a tick at each interval."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             load.tick()

@@ -1,7 +1,6 @@
 """Fixtures for the tests of the screen."""
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar, cast
@@ -37,8 +36,8 @@ def same_text(snapshot: Any) -> Same:
 
 
 @pytest.fixture(autouse=True)
-def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One time zone, one processor, no other runs, nothing heard of the device, answers at once.
+def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One processor, no other runs, nothing heard of the device, answers at once.
 
     What waits for a key, a sample or a worker waits, however slow the machine is.
     """
@@ -49,11 +48,6 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(GputopApp, "NOTIFICATION_TIMEOUT", 3_600.0)
     monkeypatch.setattr("gputop.ui.telemetry.silence_limit", lambda _: float("inf"))
     monkeypatch.setattr("textual.pilot.Pilot", QuickPilot)  # that of `run_test`
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @pytest.fixture(autouse=True)

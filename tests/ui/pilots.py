@@ -202,7 +202,6 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
 
 
 async def ended(pilot: Pilot[None]) -> None:
-    """Until the stress test has ended, and its results are stored and drawn."""
     await until(pilot, lambda: not pilot.app.query_one(BenchmarkTab).running)
     await settle(pilot)
 

@@ -120,7 +120,6 @@ async def test_foreign_text_is_inert() -> None:
 
 
 async def test_help_names_every_key() -> None:
-    """Those of a replay, of several hosts and of a training are listed where there is one."""
     elsewhere = [a for a in ACTIONS if a.tabs in (HOSTS, TRAINING) or a.id == "tab.training"]
     here = [a for a in ACTIONS if a.when != "replay" and a not in elsewhere]
     app = app_with(inventory(1), sample(1))
@@ -474,7 +473,6 @@ def said(app: GputopApp) -> list[str]:
 
 
 async def test_what_was_said_leaves_nothing_behind() -> None:
-    """Words of a thread that records come from outside of the app."""
     async with settled(app_with(inventory(1), sample(1)), notifications=True) as (app, pilot):
         for n in range(10):
             Context().run(app.notify, f"number {n}")

@@ -147,7 +147,6 @@ def test_a_pid_that_is_used_again_gets_no_signal(child: subprocess.Popen[bytes])
 def test_a_pid_that_is_used_again_at_the_last_moment(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process ends after the check; what has its pid then gets nothing."""
     stat = procfs.read_stat(child.pid)
 
     def look(*_: object) -> procfs.Stat:
@@ -163,8 +162,6 @@ def test_a_pid_that_is_used_again_at_the_last_moment(
 
 @pytest.fixture(params=["no handles in Python", errno.ENOSYS, errno.EPERM, errno.EINVAL])
 def no_handles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An old Python, an old kernel or a sandbox."""
-
     def fail(pid: int) -> int:
         raise OSError(request.param, os.strerror(request.param))
 

@@ -259,7 +259,6 @@ async def test_sizes_come_from_the_system_alone_and_are_limited(
 def test_the_terminal_is_opened_again_where_that_is_permitted(
     named: bool, controlled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after `su`, or in a container whose terminal is of the host."""
     outside, inside = os.openpty()
     name = os.ttyname(inside)
     monkeypatch.setattr(os, "ttyname", lambda _: name if named else "/nonexistent")

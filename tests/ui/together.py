@@ -59,7 +59,6 @@ def result(target: Target, **changes: Any) -> Result:
 
 
 def windows(target: Target, until: float = SECONDS) -> list[Progress]:
-    """Slower as it gets warm."""
     found = []
     for n in range(1, int(until / WINDOW) + 1):
         warm = 1 + 0.08 * 0.8**n + 0.004 * ((7 * n) % 5 - 2) / 2
