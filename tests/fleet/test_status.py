@@ -91,7 +91,7 @@ def test_it_goes_on_until_it_is_stopped() -> None:
 def test_a_fleet_that_cannot_be_read_is_one_line_with_status_3(respond: Any, said: str) -> None:
     with FakePrometheus(respond) as fake:
         done = run("status", "--prometheus", fake.url)
-    assert (done.returncode, done.stdout) == (3, "")
+    assert done.returncode == 3
     (line,) = done.stderr.splitlines()
     assert line.startswith("gputop: error: ")
     assert said in line
