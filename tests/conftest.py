@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -35,6 +36,9 @@ for _name in [*os.environ]:
         "TTY_COMPATIBLE",
     ):
         del os.environ[_name]
+
+os.environ["TZ"] = "UTC"
+time.tzset()
 
 # Hundreds of tests start gputop, which would be compiled anew each time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

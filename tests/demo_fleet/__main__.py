@@ -5,25 +5,18 @@ lists them all. /metrics alone is the whole fleet on one page. Every series has 
 simulated="true". /prometheus.yml is the configuration of a Prometheus that scrapes it.
 """
 
-from __future__ import annotations
-
 import argparse
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from gputop.commands.exporter import DEFAULT, parse_address
 from gputop.console import FINE, INTERRUPTED, print_message
-from tests.demo_fleet.exporter import TEXT, Simulator, site
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+from tests.demo_fleet.exporter import TEXT, Answer, Environ, Simulator, site
 
 
 class Quiet(WSGIRequestHandler):
@@ -32,14 +25,13 @@ class Quiet(WSGIRequestHandler):
 
 
 def main() -> int:
-    """Serve until a signal, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("gpus", type=int, metavar="GPUS")
     parser.add_argument("--listen", type=parse_address, default=DEFAULT, metavar="HOST:PORT")
     options = parser.parse_args()
     pages = site(Simulator(options.gpus, started=time.time()))
 
-    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+    def answer(environ: Environ, start: Answer) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         if path in pages:
             return pages[path](environ, start)

@@ -4,15 +4,13 @@ Format and labels: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2.
 labels `cluster` and `rack` when it scrapes; `simulated` marks the simulation.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import parse_qs
 from wsgiref.util import application_uri
 
@@ -21,15 +19,11 @@ from gputop.output.prometheus.metrics import XID_HELP
 from gputop.schema.catalogue import CATALOGUE
 from tests.demo_fleet.site import Flaw, SimulatedGpu, hosts_of
 
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
-
-
+Environ = dict[str, Any]
+Answer = Callable[[str, list[tuple[str, str]]], Any]
 SEED = 9
 ORIGIN = 1_750_000_000.0
 """Unix time at which all drivers were loaded, and counters began."""
-AWAY_AFTER_SECONDS = 30.0
-"""Seconds until an exporter goes away: enough for a scrape every 15 s to have seen it."""
 ERROR_SECONDS = 120.0
 """Seconds between uncorrected errors."""
 DcgmReadings = dict[str, float]
@@ -48,8 +42,7 @@ class Simulator:
     """Simulated fleet. Asking does not change it.
 
     Readings are a function of seed and time, so that two scrapes, two programs and a restarted
-    program agree. Two flaws develop from the Unix time `started` on: the exporter of a host goes
-    away, and uncorrected memory errors grow in number.
+    program agree. Uncorrected memory errors grow in number from the Unix time `started` on.
     """
 
     def __init__(self, gpus: int, *, started: float) -> None:
@@ -60,14 +53,7 @@ class Simulator:
     def gpus(self) -> list[SimulatedGpu]:
         return [gpu for gpus in self.hosts.values() for gpu in gpus]
 
-    def is_away(self, host: str, now: float) -> bool:
-        """Return True if the exporter of the host does not answer at that time."""
-        return now >= self.started + AWAY_AFTER_SECONDS and any(
-            gpu.flaw is Flaw.AWAY for gpu in self.hosts[host]
-        )
-
     def readings(self, gpus: Iterable[SimulatedGpu], now: float) -> list[DcgmReadings]:
-        """Return the readings of each GPU at that time."""
         seconds = max(0.0, now - ORIGIN)
         return [self._reading(gpu, seconds, now) for gpu in gpus]
 
@@ -75,18 +61,16 @@ class Simulator:
         flaw, model, kind = gpu.flaw, gpu.model, gpu.job
         if flaw is Flaw.LOST:
             return {"DEV_XID_ERRORS": 79}
-        load, mean = kind.level(seconds), kind.load
-        if flaw is Flaw.IDLE_HELD:
-            load, mean = 0.0, 0.0
+        load = kind.level(seconds)
         level = load * gpu.evenness
         slowed = {Flaw.SLOW: 0.6, Flaw.THERMAL: 0.55}.get(flaw, 1.0) if flaw else 1.0
         swing = (model.limit_watts - model.idle_watts) * kind.draw * gpu.evenness * slowed
         turn = 0.31 * seconds + gpu.phase
         power = model.idle_watts + swing * load + 0.006 * model.limit_watts * math.sin(turn)
-        usual = model.idle_watts + swing * mean
+        usual = model.idle_watts + swing * kind.load
         celsius = 88 + round(math.sin(turn)) if flaw is Flaw.THERMAL else None
         celsius = celsius or round(gpu.inlet_celsius + 38 * usual / model.limit_watts)
-        used = round(model.memory_mib * (0.74 if flaw is Flaw.IDLE_HELD else kind.memory))
+        used = round(model.memory_mib * kind.memory)
         passed = max(0.0, now - self.started)
         errors = 3 + int(passed / ERROR_SECONDS) if flaw is Flaw.ECC else 0
         dram = kind.dram * level
@@ -132,7 +116,6 @@ _XIDS = {0: "No Error", 48: "Double Bit ECC Error", 79: "GPU has fallen off the 
 
 
 def page(simulator: Simulator, hosts: Iterable[str], now: float) -> Iterator[bytes]:
-    """Yield the metrics of those hosts at that time, one at a time."""
     gpus = [gpu for host in hosts for gpu in simulator.hosts[host]]
     labels = [_labels(gpu) for gpu in gpus]
     readings = simulator.readings(gpus, now)
@@ -157,7 +140,6 @@ def _lines(name: str, series: Sequence[tuple[str, float]]) -> Iterator[str]:
 
 @cache
 def _labels(gpu: SimulatedGpu) -> str:
-    """Return the labels as they stand between the braces."""
     found = {
         "gpu": str(gpu.index),
         "UUID": gpu.uuid,
@@ -171,12 +153,7 @@ def _labels(gpu: SimulatedGpu) -> str:
         job = gpu.job
         found |= {"container": job.container, "namespace": job.namespace, "pod": gpu.pod}
     found |= {"cluster": gpu.cluster, "rack": gpu.rack, "simulated": "true"}
-    return ",".join(f'{name}="{_escaped(value)}"' for name, value in found.items())
-
-
-def _escaped(value: str) -> str:
-    """Escape a value by https://prometheus.io/docs/instrumenting/exposition_formats."""
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return ",".join(f'{name}="{value}"' for name, value in found.items())
 
 
 TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
@@ -191,26 +168,21 @@ scrape_configs:
 """
 
 
-def site(simulator: Simulator) -> dict[str, WSGIApplication]:
+def site(simulator: Simulator) -> dict[str, Callable[[Environ, Answer], Iterable[bytes]]]:
     """`/metrics`, also with `?host=NAME`, the targets for Prometheus, and its configuration."""
 
-    def metrics(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        now = time.time()
+    def metrics(environ: Environ, start: Answer) -> Iterable[bytes]:
         asked = parse_qs(environ.get("QUERY_STRING", "")).get("host")
         hosts = simulator.hosts if asked is None else asked[:1]
         if any(host not in simulator.hosts for host in hosts):
             start("404 Not Found", [*TEXT])
             return [b"No such host: see /sd.\n"]
-        answering = [host for host in hosts if not simulator.is_away(host, now)]
-        if not answering:
-            start("503 Service Unavailable", [*TEXT])
-            return [b"This host's exporter is away, as simulated.\n"]
-        text = page(simulator, answering, now)
+        text = page(simulator, hosts, time.time())
         start("200 OK", [METRICS])
         # The page of a host is sent at once, that of all hosts a metric at a time to save memory.
         return text if asked is None else [b"".join(text)]
 
-    def targets(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+    def targets(environ: Environ, start: Answer) -> Iterable[bytes]:
         """https://prometheus.io/docs/prometheus/latest/http_sd."""
         start("200 OK", [("Content-Type", "application/json")])
         address = application_uri(environ).removeprefix("http://").rstrip("/")
@@ -218,7 +190,7 @@ def site(simulator: Simulator) -> dict[str, WSGIApplication]:
         found = [{"targets": [address], "labels": each} for each in labels]
         return [json.dumps(found).encode()]
 
-    def config(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+    def config(environ: Environ, start: Answer) -> Iterable[bytes]:
         start("200 OK", [*TEXT])
         return [CONFIG.format(url=json.dumps(f"{application_uri(environ)}sd")).encode()]
 

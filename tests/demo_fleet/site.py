@@ -14,9 +14,6 @@ from uuid import UUID
 GPUS_OF_HOST, HOSTS_OF_RACK = 8, 4
 PERIOD_SECONDS = 240.0
 """Of a load. No GPU is idle for so long that it would hold its memory for nothing."""
-STRANGE_POD = 'chat"\\\x1b[31mred\x1b[0m\n[bold]x[/bold][link=https://example.org]'
-"""Pod name with all that a label may contain: quotes, backslash, escapes, newline, markup."""
-WIDE_POD = "翻訳-モデル-0"
 
 
 class JobKind(NamedTuple):
@@ -35,7 +32,6 @@ class JobKind(NamedTuple):
     memory: float
 
     def level(self, seconds: float) -> float:
-        """Return the load at a time."""
         turn = seconds / PERIOD_SECONDS * math.tau
         return max(0.0, self.load + self.swing * math.sin(turn))
 
@@ -72,8 +68,6 @@ RACKS = (
 
 
 class Flaw(StrEnum):
-    """Planted flaw."""
-
     LOST = "lost"
     """Xid 79: fallen off the bus, without readings."""
     ECC = "ecc"
@@ -84,24 +78,16 @@ class Flaw(StrEnum):
     """Too hot, and slowed down."""
     SLOW = "slow"
     """Clock far below that of its job, for no stated reason."""
-    IDLE_HELD = "idle_held"
-    """Idle with most of its memory in use."""
-    AWAY = "away"
-    """The exporter of its host stops answering."""
 
 
 _FLAWS = {
     (0, 0): Flaw.SLOW,
     (0, 1): Flaw.LOST,
     (0, 2): Flaw.THERMAL,
-    (0, 3): Flaw.IDLE_HELD,
     (1, 0): Flaw.ECC,
     (1, 1): Flaw.REMAP,
-    (1, 3): Flaw.AWAY,
 }
 """By rack and host."""
-_STRANGE = {(1, 2, 0): STRANGE_POD, (1, 2, 1): WIDE_POD}
-"""Names that are hard to show, by rack, host and GPU."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,8 +129,6 @@ def _host(rack: int, place: int, seed: int) -> tuple[SimulatedGpu, ...]:
         name = job.names[rack % len(job.names)]
         shared = f"{name}-{rack:04x}-{place}"
         own = f"{name}-{digits.getrandbits(16):04x}-0" if name else ""
-        pod = shared if job is TRAINING else own
-        has_flaw = index == flawed or planted is Flaw.AWAY
         made.append(
             SimulatedGpu(
                 host=f"{cluster}-r{rack + 1:02d}-n{place + 1}",
@@ -154,11 +138,11 @@ def _host(rack: int, place: int, seed: int) -> tuple[SimulatedGpu, ...]:
                 uuid=f"GPU-{UUID(int=digits.getrandbits(128))}",
                 model=model,
                 job=job,
-                pod=_STRANGE.get((rack, place, index), pod),
+                pod=shared if job is TRAINING else own,
                 evenness=digits.uniform(0.97, 1.0),
                 phase=digits.uniform(0, 6.28),
                 inlet_celsius=digits.uniform(27, 33),
-                flaw=planted if has_flaw else None,
+                flaw=planted if index == flawed else None,
             )
         )
     return tuple(made)

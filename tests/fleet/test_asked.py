@@ -1,5 +1,3 @@
-"""What may be asked of whom: URLs, credentials, matchers, and the queries themselves."""
-
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +14,6 @@ from gputop.fleet.server import PrometheusServer, parse_match, parse_url
     ("text", "url"),
     [
         ("http://prometheus:9090", "http://prometheus:9090"),
-        ("http://prometheus:9090/", "http://prometheus:9090"),
         ("https://a.example/prometheus/", "https://a.example/prometheus"),
         ("https://a.example/prom/api/v1", "https://a.example/prom"),
         ("http://[::1]:9090", "http://[::1]:9090"),
@@ -30,12 +27,9 @@ def test_a_url(text: str, url: str) -> None:
     ("text", "said"),
     [
         ("prometheus:9090", "is not the URL of a server"),
-        ("http://", "is not the URL"),
         ("http://a:99999999", "is not the URL"),
         ("http://[::1", "is not the URL"),
         ("http://a/graph?q=1", "without ? and #"),
-        ("http://a/#x", "without ? and #"),
-        ("", "is not the URL"),
         ("x" * 160, "is not the URL"),
     ],
 )
@@ -120,7 +114,6 @@ def test_an_environment_that_contradicts_itself(environment: Mapping[str, str]) 
     [
         ("", {}),
         ("X-Scope-OrgID: a", {"X-Scope-OrgID": "a"}),
-        ("A: b, C:d ,", {"A": "b", "C": "d"}),
         ("A: b, c\nD: e: f\n", {"A": "b, c", "D": "e: f"}),
     ],
 )
@@ -163,16 +156,12 @@ def test_matchers(text: str, matchers: str) -> None:
     "text",
     [
         "cluster=a",
-        'cluster="a',
         'cluster="a"} or up{x="y"',
-        'cluster=="a"',
         'cluster="a" rack="b"',
         'cluster="a",,rack="b"',
         '9a="b"',
         'a="b"\nc="d"',
-        'a="b\n"',
         '__name__="up"',
-        '__name__=~".+"',
         'a="' + "b" * 3000 + '"',
     ],
 )
@@ -184,7 +173,6 @@ def test_what_are_no_matchers(text: str) -> None:
 
 @given(st.text())
 def test_whatever_is_given_stays_within_its_braces(text: str) -> None:
-    """What is let through is names, operators and closed strings, and nothing besides."""
     try:
         found = parse_match(text)
     except ValueError:

@@ -1,5 +1,3 @@
-"""Who and where a GPU is, by the labels of either exporter."""
-
 from collections import defaultdict
 
 from gputop.fleet.identities import Labels, identify, key_of, labels_to_group_by, target_of
@@ -8,7 +6,6 @@ from tests.prometheus import labels, uuid
 
 
 def identified(*rows: dict[str, str]) -> dict[str, Gpu]:
-    """Return the GPUs of these series, in order, by their keys."""
     by_key: dict[str, list[Labels]] = defaultdict(list)
     for row in rows:
         by_key[key_of(row)].append(row)

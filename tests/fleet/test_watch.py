@@ -1,5 +1,3 @@
-"""A fleet watched: what is asked how often, what is remembered, and what goes wrong on the way."""
-
 import asyncio
 import math
 from collections.abc import Callable
@@ -31,7 +29,6 @@ from tests.prometheus import (
 
 @pytest.fixture(autouse=True)
 def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No credentials of who runs the tests."""
     monkeypatch.setenv("NETRC", "/dev/null")
 
 
@@ -40,7 +37,6 @@ def refreshed(
     turns: int = 1,
     between: Callable[[], None] = lambda: None,
 ) -> tuple[list[Fleet], list[list[Request]]]:
-    """The fleets of so many refreshes, and the requests of each."""
     fleets, requests = [], []
     with FakePrometheus(respond) as fake:
         asking = Refresher(Client(PrometheusServer(fake.url), 5.0), "", 10.0)
@@ -156,7 +152,6 @@ GOOD = Response(b"good")
 
 
 def turns(name: str, *answers: Response) -> Callable[[Request], Response]:
-    """A site of two GPUs with these answers to a query, one after the other."""
     site, left = Site(2), iter(answers)
 
     def respond(request: Request) -> Response:

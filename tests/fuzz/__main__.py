@@ -35,8 +35,6 @@ class TooLongError(BaseException):
 
 @dataclass(slots=True)
 class Tally:
-    """What became of some cases of one target."""
-
     accepted: int = 0
     refused: int = 0
     findings: dict[str, tuple[int, bytes, str]] = field(default_factory=dict)
@@ -44,7 +42,6 @@ class Tally:
 
 
 def tried(target: str, seed: int, numbers: range) -> Tally:
-    """Return what became of these cases."""
     tally = Tally()
     before = signal.signal(signal.SIGPROF, _over)
     for number in numbers:

@@ -42,7 +42,6 @@ GOOD = Sample(1_763_640_000.125, Host(cpu_percent=12.5))
 
 
 def check_line(line: str | bytes) -> Record | None:
-    """Check that a line is taken or refused, and that what is taken is written the same again."""
     try:
         record = decode(line)
     except DecodeError as error:
@@ -136,7 +135,6 @@ SIZES = ((1, 1), (2, 2), (7, 80), (12, 9), (250, 1), (40, 10), (80, 24), (120, 4
 
 
 def monitor(telemetry: Telemetry) -> Iterator[LiveView]:
-    """Yield the views of the monitor and of the first device's pages."""
     for view in (DeviceTitle(telemetry), TimelineView(telemetry), EventsView(telemetry)):
         view.device = telemetry.devices[0] if telemetry.devices else None
         yield view
@@ -145,7 +143,6 @@ def monitor(telemetry: Telemetry) -> Iterator[LiveView]:
 
 
 def pages(telemetry: Telemetry) -> Iterator[ScrolledPage]:
-    """Yield the pages that Rich draws, of all devices and of the first."""
     for of_all in (True, False):
         findings = FindingsView(telemetry)
         findings.of_all = of_all

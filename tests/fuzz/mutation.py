@@ -27,7 +27,6 @@ Damage = Callable[[Random, bytes, Sequence[bytes]], bytes]
 
 
 def tampered(chance: Random, line: bytes, others: Sequence[bytes]) -> bytes:
-    """Return a JSON document with one to four places of its tree changed."""
     document = json.loads(line)
     for _ in range(chance.choice((1, 1, 1, 2, 4))):
         document = _tamper(chance, document, others)
@@ -127,7 +126,6 @@ DAMAGES: tuple[Damage, ...] = (
 
 
 def damaged(chance: Random, data: bytes, others: Sequence[bytes]) -> bytes:
-    """Return the bytes with one or two places changed."""
     for _ in range(chance.choice((1, 1, 2))):
         if data:
             data = chance.choice(DAMAGES)(chance, data, others)

@@ -45,8 +45,6 @@ MADE: tuple[Record, ...] = (
 
 
 class Target(NamedTuple):
-    """A reader of something that comes from outside."""
-
     make: Callable[[Random], bytes]
     check: Callable[[bytes], bool]
     """Returns True if it was accepted, False if refused with the reader's own error."""
@@ -54,7 +52,6 @@ class Target(NamedTuple):
 
 @cache
 def _lines() -> tuple[bytes, ...]:
-    """Return lines of streams that are JSON: our own, and those of the corpus."""
     kept = chain.from_iterable(file.read_bytes().splitlines() for file in sorted(CORPUS.iterdir()))
     whole = [line for line in kept if line.startswith(b'{"type":') and line.endswith(b"}")]
     return (*(to_line(record).encode() for record in MADE), *filter(_is_json, whole))
@@ -79,7 +76,6 @@ def _line(chance: Random) -> bytes:
 
 
 def check_record(line: bytes) -> bool:
-    """A line of a stream: `decode` takes or refuses it, and what it takes can be shown."""
     record = check_line(line)
     if record is None:
         return False
@@ -155,7 +151,6 @@ def _answers() -> dict[str, bytes]:
 
 
 def _answer(chance: Random) -> bytes:
-    """Return the name of a query, how its answer is coded, and the answer."""
     answers = _answers()
     name = chance.choice([*answers, "names", "names"])
     body, others = answers[name], [*answers.values()]
@@ -220,7 +215,6 @@ NUMBERS = [f.name for f in fields(Gpu) if str(f.type) in ("float | None", "int |
 
 
 def clean() -> None:
-    """Remove the file of this process."""
     shutil.rmtree(_place().parent)
     _place.cache_clear()
 

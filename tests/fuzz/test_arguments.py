@@ -1,10 +1,7 @@
-"""Any words behind `gputop`: they are understood, or refused in one line with status 2."""
-
 import argparse
 import contextlib
 import io
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,14 +9,6 @@ from gputop.commands.parser import COMMANDS, parser
 from gputop.console import FINE, USAGE
 
 PARSER = parser()
-
-
-def _options(of: argparse.ArgumentParser) -> Iterator[str]:
-    for action in of._actions:
-        yield from action.option_strings
-        if isinstance(action, argparse._SubParsersAction):
-            for each in action.choices.values():
-                yield from _options(each)
 
 
 TYPED = """
@@ -32,7 +21,6 @@ VALUES = (*TYPED.split(), *ODD)
 
 
 def check(words: list[str]) -> None:
-    """The parser takes the words, or ends in its own way."""
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         try:
@@ -47,6 +35,7 @@ def check(words: list[str]) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_with_every_value(name: str) -> None:
     sub = next(a for a in PARSER._actions if isinstance(a, argparse._SubParsersAction))
-    for option in sorted({*_options(sub.choices[name])} - {"-h", "--help"}):
+    options = {each for action in sub.choices[name]._actions for each in action.option_strings}
+    for option in sorted(options - {"-h", "--help"}):
         for value in VALUES:
             check([name, f"{option}={value}" if option.startswith("--") else option, value])

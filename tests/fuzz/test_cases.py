@@ -1,5 +1,3 @@
-"""A small number of the cases of `python -m tests.fuzz`, and what it has found before."""
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""The stream as metrics of Prometheus: names, labels, what is there and what is not."""
-
 import dataclasses
 import sys
 import threading
@@ -9,7 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client import Metric, generate_latest
 
-from gputop.agent.device import READINGS, DeviceSample
+from gputop.agent.device import DeviceSample
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Event, Record, Sample
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
@@ -17,7 +15,6 @@ from gputop.health.judge import RULES
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import registry_of
 from gputop.output.prometheus.state import ExporterState
-from gputop.schema.catalogue import CATALOGUE
 from gputop.stream.child import Interruption
 from tests import streams
 from tests.output.test_public_output import FULL as EVERY_READING
@@ -27,7 +24,6 @@ NOW = 100.0
 
 
 def found_in(*records: Record | Interruption, waited: float = 0.0, **options: Any) -> list[Metric]:
-    """The metrics some seconds after those records, all of which came at once."""
     times = [NOW]
     follower = ExporterState(clock=lambda: times[-1])
     for record in records:
@@ -53,25 +49,14 @@ def text_of(found: list[Metric]) -> str:
 
 
 def sample_of(*devices: DeviceSample, **changes: Any) -> Sample:
-    """A sample with those readings, and no process unless told otherwise."""
     return dataclasses.replace(streams.sample(processes=()), devices=devices, **changes)
 
 
-METRICS = [CATALOGUE[name] for name in READINGS if name in CATALOGUE]
 FULL = dataclasses.replace(EVERY_READING, uuid=streams.device(0).uuid)
 """A device that has every reading."""
 EVERY = sample_of(
     FULL, events=(Event(50.0, FULL.uuid, "xid", 79),), processes=tuple(streams.crowd(3, 1))
 )
-
-
-def test_a_metric_ends_in_the_unit_of_its_reading_or_its_base_unit() -> None:
-    units = {"ratio": "_percent", "hertz": "_mhz"}
-    for reading in METRICS:
-        base = reading.metric_name.removesuffix("_total").rpartition("_")[2]
-        for unit in ("percent", "bytes", "celsius", "watts", "joules", "mhz", "seconds", "second"):
-            if reading.name.endswith(f"_{unit}"):
-                assert reading.name.endswith(units.get(base, f"_{base}")), reading
 
 
 FULL_NOW = {"memory_used_bytes": 80 << 30, "memory_free_bytes": 0}
@@ -156,7 +141,6 @@ def test_readings_age_while_they_wait() -> None:
 
 
 def xids(*events: tuple[float, int | None, int | None]) -> Sample:
-    """A sample with an Xid of each: time, device, code."""
     reported = (
         Event(time, None if index is None else streams.device(index).uuid, "xid", code)
         for time, index, code in events

@@ -125,7 +125,6 @@ def status_json() -> Iterator[str]:
 
 
 def details() -> Iterator[str]:
-    """Yield the rows of the device page, for each device."""
     for title, rows in GROUPS.items():
         for row, (gpu, readings) in (
             (row, pair)

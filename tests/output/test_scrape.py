@@ -1,5 +1,3 @@
-"""The exporter's server: the hosts that it answers for, and its probes."""
-
 import shutil
 import socket
 import subprocess
@@ -15,8 +13,6 @@ from gputop.output.prometheus.scrape import serve
 
 
 class Certificate:
-    """A certificate for localhost that signs itself, with its key; each is another one."""
-
     def __init__(self, folder: Path) -> None:
         if (openssl := shutil.which("openssl")) is None:
             pytest.skip("there is no openssl to make a certificate with")
@@ -63,13 +59,11 @@ def status(server: WSGIServer, path: str = "/metrics", **headers: str) -> int:
     ("host", "expected"),
     [
         ("localhost:9835", 200),
-        ("LOCALHOST.", 200),
         ("gputop.localhost", 200),
         ("127.0.0.1", 200),
         ("[::1]:9835", 200),
         ("evil.example", 403),
         ("localhost.evil.example", 403),
-        ("10.0.0.1:9835", 403),
         ("", 403),
     ],
 )

@@ -13,7 +13,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from gputop.bench.results.store import recent
 from tests.driver import FakeDriver, build
 from tests.soak.soak import INTERVAL, Soak, verdict
 
@@ -22,7 +21,6 @@ WARM_MINUTES = 5.0
 
 
 def main() -> int:
-    """Runs it; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--rows", type=int, help="as many as minutes unless given")
@@ -45,7 +43,6 @@ def main() -> int:
         rows = arguments.rows or max(1, round(arguments.minutes))
         for row in soak.run(seconds, seconds / rows):
             print(f"{row.minutes:7.1f} {row.dashboard}   {row.sampler}", flush=True)
-        print(f"{soak.stress_tests} stress tests, {len(recent())} have a result")
     memory, grown = verdict(soak.rows, min(WARM_MINUTES, arguments.minutes / 6))
     found = [*soak.faults, *grown]
     print(*memory, *found, sep="\n")

@@ -1,5 +1,3 @@
-"""A machine at work: readings that move at every tick, processes and faults that come and go."""
-
 import random
 import shutil
 import subprocess
@@ -48,7 +46,6 @@ class Load:
     _started: int = 0
 
     def tick(self) -> None:
-        """The next moment of it."""
         self.faults = {n: (name, left - 1) for n, (name, left) in self.faults.items() if left > 1}
         if self.chance.random() < 0.05:
             name = self.chance.choice(list(FAULTS))

@@ -1,7 +1,3 @@
-"""The soak: runs the dashboard under load, and measures it at rest, at even intervals."""
-
-from __future__ import annotations
-
 import contextlib
 import random
 import statistics
@@ -9,17 +5,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Self
 
 from tests.bench.workers import fake_interpreter
+from tests.driver import FakeDriver
 from tests.e2e.pretender import worker
 from tests.e2e.shipped import ESCAPE, dashboard
-from tests.soak.errands import ERRANDS, SIZE, STRESS_TEST, TESTS_A_MINUTE
+from tests.soak.errands import ERRANDS, SIZE
 from tests.soak.load import DEVICES, Load
-
-if TYPE_CHECKING:
-    from tests.driver import FakeDriver
-    from tests.terminal import Terminal
+from tests.terminal import Terminal
 
 INTERVAL = 0.25
 MIB = 1 << 20
@@ -43,7 +37,7 @@ class Footprint:
         return f"{self.bytes / MIB:7.1f} {self.threads:3d} {self.descriptors:3d}"
 
     @classmethod
-    def of(cls, pid: int) -> Footprint:
+    def of(cls, pid: int) -> Self:
         proc = Path("/proc") / str(pid)
         threads, descriptors = (len(list((proc / kind).iterdir())) for kind in ("task", "fd"))
         written = (proc / "smaps_rollup").read_text().partition("Private_Dirty:")[2]
@@ -52,8 +46,6 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A moment at rest."""
-
     minutes: float
     dashboard: Footprint
     sampler: Footprint
@@ -67,12 +59,10 @@ class Soak:
     folder: Path
     seed: int = 1
     rows: list[Row] = field(default_factory=list)
-    stress_tests: int = 0
     faults: list[str] = field(default_factory=list)
     """What went wrong, apart from growth."""
     _to_do: list[str] = field(default_factory=list)
     """The errands that are left until each was run as often as the others."""
-    _began: float = 0.0
 
     def run(self, seconds: float, every: float) -> Iterator[Row]:
         """Go on that long, a row at each interval."""
@@ -80,7 +70,7 @@ class Soak:
         load.rest(40)
         with contextlib.closing(load), self._dashboard() as terminal:
             self._at_rest(terminal, load, 40)
-            began = self._began = time.monotonic()
+            began = time.monotonic()
             while time.monotonic() - began < seconds:
                 until = began + (len(self.rows) + 1) * every
                 while time.monotonic() < until:
@@ -102,10 +92,7 @@ class Soak:
     def _errand(self, terminal: Terminal, load: Load) -> None:
         if not self._to_do:
             self._to_do = load.chance.sample(list(ERRANDS), len(ERRANDS))
-        wanted = TESTS_A_MINUTE * (time.monotonic() - self._began) / 60
-        name = STRESS_TEST if self.stress_tests < wanted else self._to_do.pop()
-        self.stress_tests += name == STRESS_TEST
-        for step in ERRANDS[name]:
+        for step in ERRANDS[self._to_do.pop()]:
             if isinstance(step, str):
                 terminal.send(step)
                 self._work(terminal, load, 0.3)
@@ -117,7 +104,6 @@ class Soak:
         self._work(terminal, load, load.chance.uniform(0.3, 3.0))
 
     def _work(self, terminal: Terminal, load: Load, seconds: float) -> None:
-        """That long under load, a tick at each interval."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             load.tick()

@@ -1,5 +1,3 @@
-"""The soak, cut short: half a minute of it."""
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,6 @@
 """Fixtures for the tests of the screen."""
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar, cast
@@ -22,8 +21,6 @@ Same = Callable[..., bool]
 
 @pytest.fixture
 def same_text(snapshot: Any) -> Same:
-    """Compare the text of a screen, after `run_before`, with what it was."""
-
     def same(app: GputopApp, *, terminal_size: tuple[int, int], run_before: Any) -> bool:
         async def text() -> str:
             async with app.run_test(size=terminal_size) as pilot:
@@ -39,8 +36,8 @@ def same_text(snapshot: Any) -> Same:
 
 
 @pytest.fixture(autouse=True)
-def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One time zone, one processor, no other runs, nothing heard of the device, answers at once.
+def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One processor, no other runs, nothing heard of the device, answers at once.
 
     What waits for a key, a sample or a worker waits, however slow the machine is.
     """
@@ -51,11 +48,6 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(GputopApp, "NOTIFICATION_TIMEOUT", 3_600.0)
     monkeypatch.setattr("gputop.ui.telemetry.silence_limit", lambda _: float("inf"))
     monkeypatch.setattr("textual.pilot.Pilot", QuickPilot)  # that of `run_test`
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @pytest.fixture(autouse=True)
@@ -111,17 +103,14 @@ def in_place_of_workers(
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> type[PreparedSession]:
-    """Stress tests that are prepared."""
     return in_place_of_workers(monkeypatch, PreparedSession)
 
 
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> type[EndlessSession]:
-    """Stress tests that go on until they are stopped."""
     return in_place_of_workers(monkeypatch, EndlessSession)
 
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
-    """Stress tests of several devices; each says what the script has for it."""
     return in_place_of_workers(monkeypatch, Scripted)

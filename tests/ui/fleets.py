@@ -15,13 +15,11 @@ NO_KEY = "ada@gpu-2: Permission denied (publickey,password)."
 
 
 def died(errors: str, retry_seconds: float = 8.0, status: int = 255) -> Interruption:
-    """The end of an `ssh` that said that."""
     problem = Problem("The sampler stopped", errors, "")
     return Interruption(problem, retry_seconds=retry_seconds, status=status, errors=errors)
 
 
 def named(records: Sequence[Record], hostname: str) -> list[Record]:
-    """The same machine under another name."""
     return [
         dataclasses.replace(r, hostname=hostname) if isinstance(r, Inventory) else r
         for r in records

@@ -27,6 +27,7 @@ from gputop.fleet.screens.state import FleetState
 from gputop.fleet.watch import FleetWatch
 from gputop.stream.child import Interruption
 from gputop.ui.benchmark.screen import BenchmarkTab
+from gputop.ui.drawing.cells import Row
 from gputop.ui.drawing.live import LiveView
 from gputop.ui.drawing.page import ScrolledPage
 from gputop.ui.shell.app import GputopApp
@@ -37,7 +38,6 @@ SomeApp = TypeVar("SomeApp", bound=App[None])
 
 
 def dashboard_of(app: App[None]) -> Dashboard:
-    """Return the dashboard that the app begins with."""
     assert isinstance(app, GputopApp)
     assert isinstance(app.first, Dashboard)
     return app.first
@@ -53,18 +53,15 @@ def app_with(*records: Record, **looks: Any) -> GputopApp:
 
 
 def noted(app: App[None]) -> str:
-    """The text of the notifications that are shown."""
     return "\n".join(note.message for note in app._notifications)
 
 
 def reason(app: App[None]) -> str:
-    """The line under the form of the benchmark tab, or "" while it is hidden."""
     line = app.screen.query_one("#reason", Static)
     return str(line.content) if line.display else ""
 
 
 def wrong_fields(app: App[None]) -> list[str | None]:
-    """The fields of the form that are marked as wrong."""
     return [each.id for each in app.screen.query("#form .wrong")]
 
 
@@ -84,12 +81,10 @@ class NoWatch(FleetWatch):
 
 
 def fleet_screen(state: FleetState) -> FleetScreen:
-    """Return a fleet screen over that state, which nothing refreshes."""
     return FleetScreen(state, NoWatch())
 
 
 def shown(pilot: Pilot[None], view: type[LiveView | ScrolledPage | Footer]) -> str:
-    """Return the text that a widget shows, without styles."""
     found = pilot.app.query_one(view)
     if isinstance(found, Footer):
         return keys_in(found.screen)
@@ -99,14 +94,12 @@ def shown(pilot: Pilot[None], view: type[LiveView | ScrolledPage | Footer]) -> s
 
 
 def text_in(widget: Widget) -> str:
-    """Return the text on screen where the widget is, without ends of lines."""
     left, top, width, height = widget.region
     strips = widget.screen._compositor.render_strips()[top : top + height]
     return "\n".join(strip.crop(left, left + width).text.rstrip() for strip in strips)
 
 
 def rendered(page: RenderableType, width: int) -> str:
-    """Return the text of what Rich draws, without ends of lines."""
     console = Console(width=width, file=io.StringIO(), color_system=None)
     lines = console.render_lines(page)
     return "\n".join("".join(part.text for part in line).rstrip() for line in lines)
@@ -128,7 +121,6 @@ BUSY_SECONDS = 2.0  # processor time after which a loop counts as one that never
 
 
 def _rests() -> bool:
-    """Return True if the loop has nothing to do, now or soon."""
     loop: Any = asyncio.get_running_loop()
     soon = loop.time() + SOON_SECONDS
     timers = (timer for timer in loop._scheduled if not timer.cancelled())
@@ -148,14 +140,12 @@ async def settle(pilot: Pilot[None]) -> None:
 
 
 async def send(pilot: Pilot[None], stream: PreparedStream, *records: Record | Interruption) -> None:
-    """Send records, and wait until they are drawn."""
     for record in records:
         stream.send(record)
     await settle(pilot)
 
 
 def key_event(name: str) -> events.Key:
-    """Return what the terminal sends for that key."""
     key = _character_to_key(name) if len(name) == 1 and not name.isalnum() else name
     named = _get_unicode_name_from_key(REPLACED_KEYS.get(key, key))
     character = name if len(name) == 1 else None
@@ -168,7 +158,6 @@ class QuickPilot(Pilot[None]):
     """Waits for the loop; Textual's waits for an idle process, at least 40 ms for each key."""
 
     async def press(self, *keys: str) -> None:
-        """Press keys one after the other, each when the one before has been drawn."""
         for key in keys:
             self.app.post_message(key_event(key))
             await settle(self)
@@ -186,7 +175,6 @@ async def settled(
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:
-    """Press keys one after the other, and wait until all is drawn."""
     await pilot.press(*keys)
     await settle(pilot)
 
@@ -199,7 +187,6 @@ async def type_at_once(pilot: Pilot[None], *keys: str) -> None:
 
 
 async def open_form(pilot: Pilot[None], kind: str = "soak") -> None:
-    """Show the form and choose that kind."""
     await settle(pilot)
     await pilot.press("2")
     await settle(pilot)
@@ -215,7 +202,6 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
 
 
 async def ended(pilot: Pilot[None]) -> None:
-    """Until the stress test has ended, and its results are stored and drawn."""
     await until(pilot, lambda: not pilot.app.query_one(BenchmarkTab).running)
     await settle(pilot)
 
@@ -228,13 +214,15 @@ async def resize(pilot: Pilot[None], width: int, height: int) -> None:
 
 
 def lines(app: App[None]) -> list[Strip]:
-    """The lines of the screen as they go to the terminal."""
     return app.screen._compositor.render_strips()
 
 
 def text_of(strips: Sequence[Strip]) -> str:
-    """Their text, without styles."""
     return "\n".join(strip.text for strip in strips)
+
+
+def texts(rows: Sequence[Row]) -> list[str]:
+    return ["".join(span.text for span in row).rstrip() for row in rows]
 
 
 def keep_in(kept: list[Result]) -> Callable[..., Result]:

@@ -18,7 +18,6 @@ LATENESS = (0, 3, 1, 2, 5, 1, 4, 2)
 
 @functools.cache
 def device(index: int) -> Device:
-    """An H100 with all that is known of one."""
     return dataclasses.replace(
         streams.device(index),
         video_clock_max_mhz=1545,
@@ -108,7 +107,6 @@ def training(index: int, tick: int, **changes: Any) -> DeviceSample:
 
 
 def rank(index: int) -> Process:
-    """The process of the job that is on that device."""
     return streams.process(
         812_400 + index,
         index,
@@ -128,7 +126,6 @@ def rank(index: int) -> Process:
 
 
 def notebook(index: int) -> Process:
-    """One that was forgotten."""
     return streams.process(
         377_120,
         index,
@@ -162,7 +159,6 @@ def job(devices: int, samples: int = SAMPLES, **changes: Any) -> list[Record]:
 
 
 def changed(records: list[Record], *readings: DeviceSample, **changes: Any) -> list[Record]:
-    """The same, with other last readings of some devices."""
     *before, last = records
     assert isinstance(last, Sample)
     by_uuid = {sample.uuid: sample for sample in (*last.devices, *readings)}
@@ -190,7 +186,6 @@ def alarming(devices: int) -> list[Record]:
 
 
 def faults() -> list[Record]:
-    """A machine with a device of each state."""
     made = (
         training(0, SAMPLES - 1),
         gone(1, DeviceState.LOST),
@@ -202,5 +197,4 @@ def faults() -> list[Record]:
 
 
 def gone(index: int, state: DeviceState = DeviceState.LOST) -> DeviceSample:
-    """A device that has nothing to say."""
     return dataclasses.replace(streams.lost(index, state), uuid=device(index).uuid)

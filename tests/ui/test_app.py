@@ -1,13 +1,9 @@
-"""The dashboard through its keys; what it says while something is missing, and of events."""
-
-import asyncio
 import dataclasses
 import os
 import re
 import shutil
 import signal
-from collections.abc import Callable
-from contextvars import Context, copy_context
+from contextvars import Context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,10 +25,8 @@ from gputop.settings import Settings
 from gputop.stream.child import Interruption
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
-from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.device.title import DeviceTitle
-from gputop.ui.drawing.look import Terminal
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
 from gputop.ui.monitor.layout import Density
@@ -42,7 +36,6 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.events import EventWatch, Notice
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import Help
-from gputop.ui.shell.tabs import Tabs
 from gputop.ui.telemetry import Telemetry
 from tests.sessions import EVENTS, RESULT, PreparedSession
 from tests.streams import (
@@ -55,17 +48,14 @@ from tests.streams import (
     readings,
     sample,
 )
-from tests.ui import scenes
 from tests.ui.pilots import (
     app_with,
     dashboard_of,
     ended,
     keep_in,
-    lines,
     noted,
     resize,
     send,
-    settle,
     settled,
     shown,
     until,
@@ -109,26 +99,6 @@ async def test_the_density_can_be_chosen_by_hand() -> None:
             assert layout.density == density
 
 
-@pytest.mark.parametrize("colours", [256, 0])
-async def test_the_selection_is_reversed_with_the_focus_and_bold_without(colours: int) -> None:
-    app = app_with(*scenes.job(2), terminal=Terminal(colours=colours))
-    async with settled(app) as (_, pilot):
-
-        def marked(attribute: str) -> str:
-            rows = [[*row] for row in lines(app)[2:-1]]
-            found = (s.text for row in rows for s in row if s.style and getattr(s.style, attribute))
-            return "".join(found)
-
-        await pilot.press("down")
-        assert marked("reverse").split()[:2] == ["1", "H100"]
-        assert "pretrain.py" in marked("bold")
-        await pilot.press("tab")
-        assert "H100" not in marked("reverse")
-        assert "1 H100" in marked("bold")
-        assert "pretrain.py" in marked("reverse")
-        assert "pretrain.py" not in marked("bold")
-
-
 @pytest.mark.usefixtures("counts_silence")
 async def test_a_tick_while_the_screen_goes_ends_nothing() -> None:
     async with settled(app_with(inventory(1), sample(1))) as (app, _):
@@ -150,7 +120,6 @@ async def test_foreign_text_is_inert() -> None:
 
 
 async def test_help_names_every_key() -> None:
-    """Those of a replay, of several hosts and of a training are listed where there is one."""
     elsewhere = [a for a in ACTIONS if a.tabs in (HOSTS, TRAINING) or a.id == "tab.training"]
     here = [a for a in ACTIONS if a.when != "replay" and a not in elsewhere]
     app = app_with(inventory(1), sample(1))
@@ -165,32 +134,6 @@ async def test_help_names_every_key() -> None:
             assert not others & {text for _, text in entries}
             await pilot.press(closes)
             assert not isinstance(app.screen, Help)
-
-
-async def test_the_end_waits_for_the_benchmark_tab_that_is_being_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Textual fails at a tab that is mounted while its screen is removed."""
-    app = app_with(inventory(1), sample(1))
-    may_go_on, add = asyncio.Event(), Tabs.add_content
-
-    async def add_later(tabs: Tabs, tab: Any) -> None:
-        if isinstance(tab, BenchmarkTab):
-            await may_go_on.wait()
-        await add(tabs, tab)
-
-    monkeypatch.setattr(Tabs, "add_content", add_later)
-    async with settled(app, (80, 24)) as (_, pilot):
-        making = asyncio.create_task(dashboard_of(app).tabs.get_benchmark())
-        await settle(pilot)
-        os.kill(os.getpid(), signal.SIGTERM)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert app.is_running
-        may_go_on.set()
-        await until(pilot, lambda: not app.is_running)
-        assert isinstance(making.result(), BenchmarkTab)
-    assert (app.fault, app.return_code) == (None, INTERRUPTED)
 
 
 async def test_a_key_right_after_a_signal_does_not_hold_up_the_end() -> None:
@@ -306,7 +249,6 @@ async def test_a_sampler_that_is_started_again_takes_no_device_from_the_screen()
 
 @pytest.mark.usefixtures("counts_silence")
 async def test_a_dashboard_that_was_stopped_blames_no_sampler() -> None:
-    """Silence counts from when it runs again."""
     async with settled(GputopApp(PreparedStream(inventory(1), sample(1)))) as (app, pilot):
         telemetry = dashboard_of(app).telemetry
         telemetry.receive(sample(1))
@@ -343,12 +285,10 @@ async def test_a_crash_is_named_with_its_remedy_until_the_driver_answers_again(
 
 
 def late(age: float) -> Sample:
-    """Two devices, of which the second has last answered so long ago."""
     return dataclasses.replace(sample(2), devices=(readings(0), readings(1, age_seconds=age)))
 
 
 async def test_old_readings_do_not_look_like_new_ones() -> None:
-    """From the second tick that a device missed."""
     stream = PreparedStream(inventory(2), late(1.6))
     async with settled(GputopApp(stream)) as (_, pilot):
         assert " old" not in shown(pilot, DevicesView)
@@ -376,24 +316,10 @@ async def test_a_driver_that_takes_its_time_is_waited_for_with_a_number_and_a_hi
             assert ("Xid in `dmesg`" in shown(pilot, HostView)) == (seconds > 0)
 
 
-async def test_the_selection_stays_when_a_device_says_who_it_is() -> None:
-    unknown = device(1, uuid="unknown:1", name="unknown device")
-    silent = readings(1, uuid="unknown:1", state=DeviceState.NOT_RESPONDING)
-    stream = PreparedStream(
-        dataclasses.replace(inventory(3), devices=(device(0), unknown, device(2))),
-        dataclasses.replace(sample(3), devices=(readings(0), silent, readings(2))),
-    )
-    async with settled(GputopApp(stream)) as (app, pilot):
-        await pilot.press("down")
-        await send(pilot, stream, inventory(3), sample(3))
-        assert app.query_one(DevicesView).device == device(1)
-
-
 # A paused picture: what goes on behind it, and how it catches up.
 
 
 def warm(celsius: int, seconds: float = 0.0, **changes: Any) -> Sample:
-    """The only device at that temperature, that long after the beginning."""
     devices = (readings(0, temperature_celsius=celsius),)
     return dataclasses.replace(sample(1), devices=devices, time=NOW + seconds, **changes)
 
@@ -463,7 +389,6 @@ RUNNING = sample(2, JOB)
 
 
 def after(before: Sample, now: Sample, *alerts: Finding) -> list[Notice]:
-    """Return the notices of a sample that comes after another one."""
     watch = EventWatch()
     assert not [each for each in watch.notices(before, DEVICES, ()) if each.kind != "fault"]
     return list(watch.notices(now, DEVICES, alerts))
@@ -547,12 +472,10 @@ def said(app: GputopApp) -> list[str]:
     return [str(each.render()) for each in app.screen.query("Toast").results(Toast)]
 
 
-@pytest.mark.parametrize("context", [copy_context, Context], ids=["inside", "outside"])
-async def test_what_was_said_leaves_nothing_behind(context: Callable[[], Context]) -> None:
-    """Words of a thread that records come from outside of the app."""
+async def test_what_was_said_leaves_nothing_behind() -> None:
     async with settled(app_with(inventory(1), sample(1)), notifications=True) as (app, pilot):
         for n in range(10):
-            context().run(app.notify, f"number {n}")
+            Context().run(app.notify, f"number {n}")
             await pilot.pause()
         await until(pilot, lambda: said(app) == ["number 9"])
         assert len(app.screen.query("ToastHolder")) <= 2, "its own, and perhaps the one before"

@@ -1,8 +1,5 @@
-"""The benchmark tab: its list of results and checks, and runs of several devices."""
-
 import asyncio
 import re
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +11,9 @@ from textual.widgets import Footer, Select
 from gputop.agent.device import DeviceState
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Source
-from gputop.bench.events import Failed, Result, Verdict, VerdictPart
+from gputop.bench.events import Result, Verdict, VerdictPart
 from gputop.bench.plan.kinds import CHECK
 from gputop.bench.results import store
-from gputop.bench.results.store import judged
-from gputop.bench.results.verdict import VerdictLimits
-from gputop.ui.benchmark import running
 from gputop.ui.benchmark.device_choice import ALL
 from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
@@ -36,7 +30,6 @@ from tests.bench.workers import RESULT
 from tests.runs import gpu_run
 from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import inventory, process, readings, sample
-from tests.ui import together
 from tests.ui.pilots import (
     app_with,
     ended,
@@ -48,6 +41,7 @@ from tests.ui.pilots import (
     settled,
     shown,
     text_of,
+    texts,
     until,
 )
 from tests.ui.together import GPUS, Scripted, begun
@@ -61,12 +55,7 @@ def view(*results: Result) -> ResultsView:
     return made
 
 
-def texts(rows: list[Row]) -> list[str]:
-    return ["".join(span.text for span in row) for row in rows]
-
-
 def many(count: int) -> list[Result]:
-    """Newest first; the mean says which."""
     return [soak(800.0 + count - n, ago=60.0 * n) for n in range(count)]
 
 
@@ -121,20 +110,7 @@ def test_a_run_that_ends_before_earlier_results_are_read_is_listed_once() -> Non
     assert made.results == [BASE, early]
 
 
-async def test_a_run_that_fails_before_it_measures_says_why_in_place_of_the_chart(
-    session: type[PreparedSession],
-) -> None:
-    failure = Problem("The device hangs", "no check has ended", "Look for Xid errors")
-    session.to_send = (Failed(failure, 1),)
-    async with settled(app_with(inventory(1), sample(1, []))) as (app, pilot):
-        await pilot.press("b")
-        await ended(pilot)
-        for part in (failure.what, failure.why, failure.remedy):
-            assert part in app.query_one(ThroughputChart).text()
-
-
 def selected(pilot: Pilot[None]) -> str:
-    """The row under the cursor."""
     (row,) = (each for each in shown(pilot, ResultsView).splitlines() if each.startswith("▌"))
     return row
 
@@ -277,7 +253,6 @@ async def test_q_keeps_what_was_measured(
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> list[Result]:
-    """What is kept, in the order in which it is."""
     results: list[Result] = []
     monkeypatch.setattr(store, "append", keep_in(results))
     return results
@@ -288,7 +263,6 @@ def quiet(count: int) -> GputopApp:
 
 
 async def opened(pilot: Pilot[None], kind: str = "soak", device: str = ALL) -> None:
-    """The tab, with those devices and that kind chosen."""
     await open_form(pilot, kind)
     pilot.app.query_one("#device", Select).value = device
     await settle(pilot)
@@ -300,7 +274,6 @@ async def started(pilot: Pilot[None], kind: str = "soak") -> None:
 
 
 def states(pilot: Pilot[None], count: int) -> list[str]:
-    """The last word of each row."""
     rows = shown(pilot, ReadoutView).splitlines()
     return [row.split()[-1] for row in rows[1 : count + 1]]
 
@@ -337,31 +310,6 @@ async def test_x_stops_all(scripted: type[Scripted], kept: list[Result]) -> None
         assert shown(pilot, TitleView).startswith(" Stopped: bfloat16")
         assert "x Stop" not in shown(pilot, Footer)
     assert [each.stopped for each in kept] == ["user"] * 3
-
-
-async def test_an_end_while_results_are_judged_loses_none(
-    scripted: type[Scripted], kept: list[Result], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, may_go_on, judge = threading.Event(), threading.Event(), judged
-
-    def judge_later(results: list[Result], limits: VerdictLimits) -> list[Result]:
-        begun.set()
-        may_go_on.wait(60)
-        return judge(results, limits)
-
-    monkeypatch.setattr(store, "judged", judge_later)
-    monkeypatch.setattr(running, "FINISH_SECONDS", 0.1)
-    async with settled(quiet(2)) as (app, pilot):
-        await opened(pilot)
-        textual = Pilot(app)  # which does not wait for the results
-        await textual.press("b")
-        await until(pilot, begun.is_set)
-        await until(pilot, lambda: shown(pilot, TitleView).startswith(" Done"))
-        await textual.press("q")
-    assert (kept, app.return_code) == ([], 0)
-    may_go_on.set()
-    await asyncio.get_running_loop().shutdown_default_executor()  # as asyncio does at the end
-    assert len(kept) == 2
 
 
 async def test_an_end_while_workers_still_end_loses_no_result(
@@ -420,18 +368,3 @@ async def test_a_check_runs_its_parts_and_lists_their_verdicts(
     assert [line.split()[0] for line in rows[:5]] == [*kinds, "collective"]
     left = "collective: left out, GPU 0, NVIDIA H100 80GB HBM3 is the only device"
     assert left in " ".join(page.split())
-
-
-async def test_tables_of_several_run_to_their_ends(
-    scripted: type[Scripted], kept: list[Result]
-) -> None:
-    scripted.script = {gpu.number: together.table("copy", gpu) for gpu in GPUS}
-    async with settled(quiet(2), (80, 24)) as (_, pilot):
-        await started(pilot, "copy")
-        await ended(pilot)
-        assert shown(pilot, TitleView).startswith(" Done: copy")
-        assert states(pilot, 2) == ["ok", "ok"]
-        assert "GPU 0" in shown(pilot, ThroughputChart)
-    assert [each.kind for each in kept] == ["copy", "copy"]
-    peers = [[peer.number for peer in each.peers] for each in scripted.requests]
-    assert peers == [["1"], ["0"]]

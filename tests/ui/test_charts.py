@@ -1,5 +1,3 @@
-"""Charts over time: they scroll, and have some minutes in view."""
-
 import math
 
 import pytest
@@ -25,7 +23,6 @@ NAME = "temperature_celsius"
 
 
 def columns(count: int, width: int, zoom: int) -> list[str]:
-    """Return each column of a chart after `count` values, one per second."""
     times = [*map(float, range(count))]
     values = [float(10 + n * 37 % 90) for n in range(count)]
     dots = axis_of(count - 1.0, width, 1.0, zoom).means(times, values)

@@ -1,5 +1,3 @@
-"""Power, clock, temperature and what held them back, on the time axis of the throughput."""
-
 import re
 
 import pytest
@@ -39,7 +37,6 @@ def bottom(rows: list[str], label: str) -> str:
 
 
 def dots(row: str) -> tuple[int, int]:
-    """The first and the last cell of what is drawn in it."""
     cells = [x for x, each in enumerate(row) if "\u2800" < each <= "\u28ff" or each == BARS]
     return cells[0], cells[-1]
 

@@ -1,5 +1,3 @@
-"""The fleet screen, key by key; and what it says where there is nothing, or something is wrong."""
-
 import dataclasses
 import re
 from typing import Any
@@ -16,7 +14,7 @@ from gputop.fleet.screens.screen import FleetScreen
 from gputop.fleet.screens.state import FleetState, group_gpus, parse_filter
 from gputop.ui.shell.app import GputopApp
 from tests.fleets import AWAY, LABELS, fleet
-from tests.ui.pilots import fleet_screen, lines, press, settle, settled, text_of
+from tests.ui.pilots import fleet_screen, lines, settle, settled, text_of
 
 WHERE = "http://prom:9090"
 SOME = fleet(512)
@@ -36,8 +34,8 @@ def state_of(app: GputopApp) -> FleetState:
 
 
 async def pressed(pilot: Pilot[None], *keys: str) -> str:
-    """Return the text of the screen after those keys."""
-    await press(pilot, *keys)
+    await pilot.press(*keys)
+    await settle(pilot)
     return text_of(lines(pilot.app))
 
 
@@ -209,12 +207,9 @@ def test_a_picture(snap_compare: Any) -> None:
         ("rack=r00*", True),
         ("rack!=r001", True),
         ("rack~00", True),
-        ("job~TRAIN", True),
         ("job!~train", False),
-        ("cluster=a job~llm host=node0000", True),
         ("cluster=a job~chat", False),
         ("gpu=0", True),
-        ("model~h100", True),
         ("LLM", True),
         ("nobody", False),
         ("rack=", True),

@@ -1,5 +1,3 @@
-"""What goes to the terminal for a page and for a tick, by counting frames and bytes."""
-
 from typing import Any
 
 import pytest
@@ -15,7 +13,7 @@ from gputop.ui.terminal import ScreenCells
 from tests.sessions import EndlessSession
 from tests.streams import PreparedStream, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown, until
+from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown, until
 
 SIZE = 160, 50
 PAGE_BYTES, TICK_BYTES = 18_000, 3_000
@@ -24,7 +22,6 @@ PAGE_BYTES, TICK_BYTES = 18_000, 3_000
 
 @pytest.fixture
 def frames(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the frames that go to the terminal from now on."""
     cells = ScreenCells()
     display = App._display
     written: list[str] = []
@@ -42,8 +39,6 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def painted(pilot: Pilot[None]) -> None:
-    """Wait until nothing is left to be painted."""
-
     def done() -> bool:
         screen = pilot.app.screen
         waits = screen._layout_required or screen._repaint_required or screen._dirty_widgets
@@ -95,31 +90,16 @@ async def test_a_tick_is_one_frame_of_few_bytes_and_draws_nothing_that_is_hidden
             assert len(frames) == 1
             assert len(frames[0].encode()) <= TICK_BYTES
             assert sorted(drawn) == ["", "devices", "header"]
-        await press(pilot, "enter")  # what was hidden has the newest numbers
+        await pilot.press("enter")  # what was hidden has the newest numbers
         last = records[-1]
         assert isinstance(last, Sample)
         assert f"power {last.devices[0].power_watts:.0f}/700 W" in shown(pilot, DeviceTitle)
-
-
-async def test_a_resize_in_a_batch_is_painted_at_its_end(frames: list[str]) -> None:
-    app = app_with(*scenes.job(8))
-    async with app.run_test(size=SIZE) as pilot:
-        await dashboard_of(app).tabs.get_benchmark()
-        await painted(pilot)
-        frames.clear()
-        with app.batch_update():  # as while a tab is mounted
-            await pilot.resize_terminal(120, 40)
-            await settle(pilot)
-            assert not frames
-        await painted(pilot)
-        assert "Stress test" in "".join(frames)
 
 
 # Work of the dashboard at a tick and between two, by counting.
 
 
 def ticking(app: App[None]) -> list[str]:
-    """The timers that wake the app, in any of its widgets, without those that came to their end."""
     pumps = (app, *app.screen_stack, *app.screen.query("*"))
     timers: list[Any] = [timer for pump in pumps for timer in pump._timers]
     return [timer.name for timer in timers if timer._active.is_set() and timer._task is not None]

@@ -1,10 +1,7 @@
-"""Several hosts on the screen: a section each, and what is said of those that are away."""
-
 import dataclasses
 from typing import Any
 
 import pytest
-from textual.pilot import Pilot
 
 from gputop.agent.device import Absence, DeviceState
 from gputop.agent.snapshot import Event, Record, Sample
@@ -25,15 +22,9 @@ from tests.sessions import PreparedSession
 from tests.streams import NOW, PreparedStream, readings
 from tests.ui import fleets, scenes
 from tests.ui.conftest import Same
-from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown
+from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown
 
 USUAL, WIDE = (120, 40), (140, 30)
-
-
-async def monitor(pilot: Pilot[None]) -> None:
-    """Until the monitor shows the devices of all hosts."""
-    await settle(pilot)
-    await pilot.press("1")
 
 
 async def test_one_that_goes_away_says_why_and_what_to_do_and_nothing_moves() -> None:
@@ -52,8 +43,8 @@ async def test_one_that_goes_away_says_why_and_what_to_do_and_nothing_moves() ->
 
 async def test_a_host_without_devices_says_why() -> None:
     hosts: dict[str, Any] = {"gpu-1": [fleets.died(fleets.NO_KEY)], "gpu-3": []}
-    async with app_with(*fleets.merged(hosts)).run_test(size=(80, 24)) as pilot:
-        await monitor(pilot)
+    async with settled(app_with(*fleets.merged(hosts)), (80, 24)) as (_, pilot):
+        await pilot.press("1")
         text = shown(pilot, HostView)
         assert "it needs a password or another key." in text
         assert "`ssh-copy-id gpu-1`, or" in text
@@ -62,7 +53,6 @@ async def test_a_host_without_devices_says_why() -> None:
 
 
 def behind(seconds: float) -> list[Record]:
-    """Two hosts, and what there is of the first one is so old."""
     *before, last = fleets.two(away=None)
     assert isinstance(last, Sample)
     late = dataclasses.replace(last.machines[0], age_seconds=seconds)
@@ -78,8 +68,7 @@ def behind(seconds: float) -> list[Record]:
     ("seconds", "said"), [(1.8, None), (2.0, "2.0 s behind"), (95.0, "1:35 behind")]
 )
 async def test_a_host_that_is_behind_says_by_how_much(seconds: float, said: str | None) -> None:
-    async with app_with(*behind(seconds)).run_test(size=USUAL) as pilot:
-        await settle(pilot)
+    async with settled(app_with(*behind(seconds)), USUAL) as (_, pilot):
         assert shown(pilot, HostsView).count(" behind") == (said is not None)
         await pilot.press("home", "1")
         text = shown(pilot, DevicesView)
@@ -96,8 +85,7 @@ async def test_a_host_that_is_behind_says_by_how_much(seconds: float, said: str 
 
 async def test_processes_say_which_host_they_run_on() -> None:
     app = app_with(*fleets.two(away=None))
-    async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+    async with settled(app, USUAL) as (_, pilot):
         await pilot.press("3")
         view = app.screen.query_one(ProcessesTab).processes
         heading, *rows = view.text().splitlines()
@@ -115,8 +103,7 @@ async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
         "b": [streams.inventory(1), streams.sample(1, [behind], time=NOW - 86_400)],
     }
     app = app_with(*fleets.merged(hosts))
-    async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+    async with settled(app, USUAL) as (_, pilot):
         await pilot.press("3")
         assert app.screen.query_one(ProcessesTab).processes.text().count("1m00s") == 2
 
@@ -126,9 +113,8 @@ async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
 
 async def test_no_process_of_another_machine_gets_a_signal() -> None:
     app = app_with(*fleets.two(away=None))
-    async with app.run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        await pilot.press("f9")
+    async with settled(app, USUAL) as (_, pilot):
+        await pilot.press("1", "f9")
         assert not isinstance(app.screen, SendSignal)
         (note,) = app._notifications
         assert "`ssh -t gpu-1 gputop`" in note.message
@@ -138,9 +124,8 @@ async def test_no_device_of_another_machine_is_put_under_stress(
     session: type[PreparedSession],
 ) -> None:
     app = app_with(*fleets.two(away=None))
-    async with app.run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        await pilot.press("b")
+    async with settled(app, USUAL) as (_, pilot):
+        await pilot.press("1", "b")
         assert session.requests == []
         (note,) = app._notifications
         assert note.title == "GPU gpu-1:0 cannot be stress-tested from here"
@@ -155,9 +140,8 @@ async def test_no_device_of_another_machine_is_put_under_stress(
 
 async def test_the_page_of_a_device_says_its_host_its_own_uuid_and_why_it_is_away() -> None:
     stream = PreparedStream(*fleets.two(away=None))
-    async with GputopApp(stream).run_test(size=(200, 100)) as pilot:
-        await monitor(pilot)
-        await pilot.press("escape", "end", "1", "end", "enter")
+    async with settled(GputopApp(stream), (200, 100)) as (_, pilot):
+        await pilot.press("1", "escape", "end", "1", "end", "enter")
         assert shown(pilot, DeviceTitle).startswith("gpu-2:1 H100")
         text = shown(pilot, DetailsView)
         assert "gpu-2/" not in text
@@ -207,9 +191,9 @@ async def test_hosts_are_filtered_and_sorted() -> None:
         await pilot.press("slash", *"node1", "enter")
         view = app.screen.query_one(HostsView)
         assert [row.machine.name for row in view.state.lines] == ["node1"]
-        await press(pilot, "escape", "full_stop")
+        await pilot.press("escape", "full_stop")
         assert [row.machine.name for row in view.state.lines] == [f"node{n}" for n in range(4)]
-        await press(pilot, *["full_stop"] * 7)
+        await pilot.press(*["full_stop"] * 7)
         assert view.state.sorted_by is host_row.WORST
 
 

@@ -1,5 +1,3 @@
-"""Keys, clicks and notes: which act where, and in which order."""
-
 import dataclasses
 import re
 from collections.abc import Callable
@@ -193,7 +191,6 @@ async def test_u_lists_what_the_user_of_the_selected_process_runs() -> None:
 
 
 def setting(app: GputopApp, name: str) -> list[str]:
-    """Words of the line of a setting."""
     assert isinstance(app.screen, SettingsScreen)
     rows = [choice.text.split() for choice in app.screen.choices]
     return next(words for words in rows if words[0] == name)
@@ -248,14 +245,10 @@ WOULD = [
     ("1", "v", "v works on a process's page (Enter): Show or mask secrets"),
     ("1", "ö", "Nothing on ö here · ? lists the keys"),
     ("2", "space", "Space works in the monitor (1): Freeze the display; new samples are kept"),
-    ("2", "f9", "F9 works in the monitor (1): Send a signal to the selected process"),
     ("3", "c", "c works in the monitor (1): Density: one row, three, full"),
-    ("1", "z", "z works on a device's page (Enter): Show more time in the charts"),
     ("1", "8", "1 2 3 are the tabs · ↓ ↑ select a GPU"),
     ("1", "f7", "gputop cannot change priorities: use renice"),
-    ("1", "Z", "Space pauses"),
     ("1", "f12", "S saves the settings"),
-    ("1", "K", "F9 sends a signal (asks first)"),
 ]
 
 

@@ -1,5 +1,3 @@
-"""What the tab draws of a run: of one device or several, of a table or a rate over time."""
-
 import re
 from dataclasses import replace
 from typing import Any
@@ -32,6 +30,7 @@ from gputop.ui.drawing.palette import BUSY, FAULT, GOOD, MEMORY, TEXT, WARN
 from gputop.ui.telemetry import Telemetry
 from tests.sessions import EVENTS, PLANNED, RESULT, table_events, table_result
 from tests.streams import device, inventory, readings, sample
+from tests.ui.pilots import texts
 from tests.ui.together import GPUS, PLAN, begun, group, result
 
 TABLES = ("sweep", "step", "copy", "peak")
@@ -44,16 +43,11 @@ def run_of(kind: str, *events: Any) -> DeviceRun:
     return run
 
 
-def texts(rows: list[Row]) -> list[str]:
-    return ["".join(span.text for span in row).rstrip() for row in rows]
-
-
 def in_style(rows: list[Row], style: Style) -> str:
     return " ".join(span.text.strip() for row in rows for span in row if span.style == style)
 
 
 def dotted(rows: list[Row], style: Style) -> int:
-    """Cells of a line in that style."""
     return sum("\u2800" < c <= "\u28ff" for c in in_style(rows, style))
 
 
@@ -117,7 +111,6 @@ def test_many_notes_leave_the_chart_its_room() -> None:
 
 
 def all_of(run: DeviceRun) -> list[Row]:
-    """Return the title, the chart and the readout of a run."""
     heading, plot, readout = TitleView(), ThroughputChart(), ReadoutView(Telemetry())
     heading.run = plot.run = readout.run = Run.of(run)
     return [*heading.draw(100, 1), *plot.draw(100, 12), *readout.draw(100, 6)]

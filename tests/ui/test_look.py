@@ -1,5 +1,3 @@
-"""The look of the whole screen, and its themes: legible, and told apart by all eyes."""
-
 import dataclasses
 import itertools
 import math
@@ -54,7 +52,6 @@ AWAY = (DeviceState.LOST, DeviceState.NOT_RESPONDING, DeviceState.NEEDS_RESET)
 
 
 def busy_stream() -> PreparedStream:
-    """A stream with something of everything that the monitor draws."""
     devices = (readings(0), *(lost(n, state) for n, state in enumerate(AWAY, 1)))
     foreign = process(78, 0, user="Zoë", command="python 训练.py --naïve → ░▒▓ 🚀")
     made = dataclasses.replace(sample(4, [foreign, process(79, 1)]), devices=devices)
@@ -70,7 +67,6 @@ benchmark, its open list, a field, a run and a note."""
 
 
 async def drawn(**options: Any) -> list[Strip]:
-    """Return the lines of each screen as they go to the terminal."""
     app = GputopApp(busy_stream(), **options)
     found: list[Strip] = []
     async with settled(app, (100, 34), notifications=True) as (_, pilot):
@@ -364,7 +360,6 @@ def test_without_colours_a_fault_is_reversed_and_labels_are_faint() -> None:
         ("TERM=xterm-256color NO_COLOR=", Terminal(256)),
         ("TERM=xterm-256color LC_ALL=C LANG=C.UTF-8", Terminal(256, ascii=True)),
         ("TERM=xterm-256color LC_ALL=de_DE.utf8@euro", Terminal(256)),
-        ("TERM=xterm-256color LANG=ja_JP.eucJP", Terminal(256, ascii=True)),
         ("TERM=xterm-256color LANG=ja_JP.eucJP LC_ALL=C.UTF-8", Terminal(256)),
         ("TERM=xterm-256color LANG=C.UTF-8 LC_CTYPE=de_DE.ISO-8859-1", Terminal(256, ascii=True)),
     ],
@@ -420,14 +415,9 @@ def test_a_glyph_of_ours_has_one_of_its_own(character: str) -> None:
     [
         ("node07 · driver 580", "node07 | driver 580"),
         ("2·N³", "2*N3"),
-        ("64°C", "64 C"),
-        ("1024×1024", "1024x1024"),
-        ("a long na…", "a long na~"),
         ("François Müller", "Francois Muller"),
         ("模型.py", "????.py"),
-        ("Ω", "?"),
         ("╭─ Help ─╮", "+- Help -+"),
-        ("│", "|"),
         ("┝┷╋╬", "++++"),
         ("▁▂▃▄▅▆▇█", "..::||##"),
         ("⠀⣀⣤⣶⣿⡇", " .:|#:"),

@@ -1,5 +1,3 @@
-"""Lines that cross, drawn in one plot: each keeps its dots, its colour and its mark."""
-
 import pytest
 
 from gputop.ui.benchmark.plot import PlotArea, PlotAxis, PlotLine, plot_rows, tick
@@ -18,7 +16,6 @@ def drawn(*lines: PlotLine) -> list[Row]:
 
 
 def dots(rows: list[Row]) -> dict[tuple[int, int], int]:
-    """By row and column, the dots of a cell that has some."""
     found = {}
     for y, row in enumerate(rows):
         for x, each in enumerate(text_of(row)):

@@ -1,5 +1,3 @@
-"""Details of single processes, real ones where they can be had."""
-
 import os
 import signal
 import subprocess
@@ -83,7 +81,6 @@ def test_a_command_line(proc: FakeProc, data: bytes, command: str) -> None:
 
 
 def test_an_environment_that_the_process_wrote_over(proc: FakeProc) -> None:
-    """A title of its own may reach into it."""
     proc.add()
     (proc.root / "7/cwd").symlink_to("/")
     large = "x" * 200_000

@@ -1,5 +1,3 @@
-"""The page of a process: what is known of it and why not more, and its environment."""
-
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from itertools import takewhile
@@ -48,8 +46,6 @@ ON_TWO = (
 
 @pytest.fixture
 def details(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Have these details read of every process, or this problem."""
-
     def have(found: ProcessDetails | Problem = DETAILS, **changes: Any) -> None:
         def read(*_: object) -> ProcessDetails:
             if isinstance(found, Problem):

@@ -1,5 +1,3 @@
-"""The process table without a screen: order, filter, tree, selection, window."""
-
 from collections import Counter
 
 import pytest

@@ -1,5 +1,3 @@
-"""The process table on screen: what is drawn, and what keys and mouse do to it."""
-
 import dataclasses
 import re
 from signal import Signals
@@ -25,8 +23,6 @@ from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown, type
 
 
 class TableApp(App[None]):
-    """Nothing but the table."""
-
     def __init__(self, *processes: Process) -> None:
         super().__init__()
         self.telemetry = Telemetry()

@@ -1,5 +1,3 @@
-"""The page of ranks: its rows, its sentence, several hosts, several jobs, and nothing to show."""
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,12 +16,11 @@ from tests import streams
 from tests.health.histories import BUSY, IDLE, SM, TENSOR, WATTS, WORKING, device
 from tests.streams import NOW
 from tests.ui.conftest import Same
-from tests.ui.pilots import app_with, dashboard_of, press, settle, shown, until
+from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown, until
 
 JOB = "node01:29500"
 WAITS: Mapping[str, Any] = {**WORKING, BUSY: 100, SM: 12.0, TENSOR: 0.0, WATTS: 180.0}
 SAMPLES = 40
-WAITING = "waits in a collective"
 
 
 def rank(number: int, of: int, **changes: Any) -> Process:
@@ -37,7 +34,6 @@ def records(
     samples: int = SAMPLES,
     **sample: Any,
 ) -> list[Record]:
-    """A machine with these devices for a while."""
     devices = tuple(device(n) for n in range(len(readings)))
     made: list[Record] = [dataclasses.replace(streams.inventory(), devices=devices)]
     for tick in range(samples):
@@ -50,12 +46,10 @@ def records(
 
 
 def hanging() -> list[Record]:
-    """Ranks of which the others wait for the last one."""
     return records((WAITS, WAITS, WAITS, IDLE), [rank(n, 4) for n in range(4)])
 
 
 def words(app: GputopApp) -> str:
-    """The lines of the title in one."""
     return " ".join(app.screen.query_one(RanksTitle).text().split())
 
 
@@ -63,15 +57,14 @@ def words(app: GputopApp) -> str:
 def test_the_rank_that_is_behind_is_named(same_text: Same, width: int) -> None:
     async def run_before(pilot: Pilot[None]) -> None:
         await settle(pilot)
-        await press(pilot, "R")
+        await pilot.press("R")
 
     assert same_text(app_with(*hanging()), terminal_size=(width, 14), run_before=run_before)
 
 
 async def test_the_rank_that_is_behind_is_marked() -> None:
     app = app_with(*hanging())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(app, (80, 24)) as (_, pilot):
         await pilot.press("R", "up")  # the selected row has one style
         await settle(pilot)
         view = app.screen.query_one(RanksView)
@@ -82,7 +75,6 @@ async def test_the_rank_that_is_behind_is_marked() -> None:
 
 
 async def test_ranks_of_several_hosts_are_on_one_page() -> None:
-    """Whichever host is shown in the monitor."""
     made = [rank(n, 4, machine=f"gpu-{n // 2 + 1}") for n in range(4)]
     machines = tuple(Machine(f"gpu-{n}", MachineState.OK, 0.1) for n in (1, 2))
     app = app_with(*records([WORKING] * 4, made, machines=machines))
@@ -102,17 +94,16 @@ async def test_ranks_of_several_hosts_are_on_one_page() -> None:
 
 
 async def test_the_job_of_the_selected_process_comes_first_and_n_shows_the_next() -> None:
-    other = [rank(n, 4, job_id="slurm 7.0") for n in range(3)]
+    other = [rank(n, 4, job_id="slurm\x1b 7.0") for n in range(3)]
     mine = [rank(n, 6) for n in range(3, 6)]
     app = app_with(*records([WORKING] * 6, [*other, *mine], samples=5))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 40)) as (_, pilot):
         await pilot.press("3", "end", "R")
         assert f"Ranks of {JOB} " in words(app)
         assert "job 2 of 2" in words(app)
         assert "3 of 6 ranks seen: 0–2 are not on a GPU here. Not compared: not" in words(app)
         await pilot.press("n")
-        assert "Ranks of slurm 7.0 " in words(app)
+        assert "Ranks of slurm␛ 7.0 " in words(app)
         await pilot.press("enter")
         assert app.screen.query_one(ProcessPage).process == other[0]
         await pilot.press("escape")
@@ -122,8 +113,7 @@ async def test_the_job_of_the_selected_process_comes_first_and_n_shows_the_next(
 async def test_without_ranks_one_line_says_what_it_needs() -> None:
     hidden = streams.process(9, 1, absent={"rank": Absence.NO_PERMISSION})
     app = app_with(*records([WORKING] * 2, [streams.process(8, 0), hidden], samples=3))
-    async with app.run_test(size=(200, 60)) as pilot:
-        await settle(pilot)
+    async with settled(app, (200, 60)) as (_, pilot):
         assert "Ranks" not in shown(pilot, Footer)
         await pilot.press("R")
         assert shown(pilot, RanksView).strip() == (
@@ -133,38 +123,3 @@ async def test_without_ranks_one_line_says_what_it_needs() -> None:
         assert words(app) == ("Ranks unknown: 1 pid (no permission: run as its user or as root)")
         await pilot.press("n", "s")
         assert app.screen.query_one(RanksPage).process is None
-
-
-async def test_a_slow_clock_is_said_and_foreign_text_is_made_visible() -> None:
-    slow = {**WORKING, "sm_clock_mhz": 1400}
-    made = [rank(n, 4, job_id="a\x1b[31m:1") for n in range(4)]
-    app = app_with(*records((WORKING, slow, WORKING, WORKING), made, samples=70))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await pilot.press("R")
-        assert "Ranks of a␛[31m:1 " in words(app)
-        assert "4 ranks. Rank 1 may delay its job, SM clock below the median" in words(app)
-        view = app.screen.query_one(RanksView)
-        marked = [span.text.strip() for span in view._rows[2] if span.style == WARN]
-        assert marked[0] == "1"
-
-
-async def test_during_a_pause_a_rank_that_has_ended_is_not_named() -> None:
-    *before, last = hanging()
-    assert isinstance(last, Sample)
-    gone = dataclasses.replace(last, processes=last.processes[:3])
-    app = app_with(*before, gone)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press("R", "space")
-        stream = dashboard_of(app)._stream
-        assert isinstance(stream, streams.PreparedStream)
-        for tick in range(SAMPLES, SAMPLES + 30):
-            stream.send(dataclasses.replace(last, time=NOW + tick))
-        await settle(pilot)
-        seen = "3 of 4 ranks seen: 3 is not on a GPU here"
-        assert f"{seen}. The others may wait in a collective" in words(app)
-        assert WAITING not in shown(pilot, RanksView)
-        await pilot.press("n")
-        assert f"{seen}. Not compared" in words(app)
-        assert not app._notifications

@@ -1,8 +1,5 @@
-"""Recordings: how the dashboard plays and makes them."""
-
 import contextlib
 import dataclasses
-import errno
 import os
 import threading
 from collections.abc import AsyncIterator
@@ -35,8 +32,6 @@ from tests.ui.pilots import dashboard_of, noted, resize, send, settle, settled, 
 
 
 class Watched(Replay):
-    """A replay whose clock the test turns."""
-
     def __init__(self, path: Path) -> None:
         self.time = 0.0
         self.waits = False  # True while nothing more happens before the clock is turned
@@ -66,7 +61,6 @@ async def dashboard(
 
 
 async def to(pilot: Pilot[None], replay: Watched, position: float) -> None:
-    """Lets time pass until then, but not while a sample is being shown."""
     await until(pilot, lambda: replay.waits)
     replay.turn((position - replay.position) / replay.speed + 1e-6)
     app = pilot.app
@@ -286,28 +280,6 @@ async def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
         await until(pilot, lambda: "No such file or directory" in noted(app))
         assert " REC " not in shown(pilot, Header)
         assert "GPU" in shown(pilot, Header)
-
-
-async def test_a_disk_that_fills_up_ends_it_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made = recordings.samples(4)
-    stream = PreparedStream(streams.inventory(1), made[0])
-    async with settled(GputopApp(stream)) as (_, pilot):
-        await begun(pilot)
-        await send(pilot, stream, made[1])
-
-        def full(descriptor: int, data: bytes) -> int:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "write", full)
-            stream.send(made[2])
-            await until(pilot, lambda: "No space left on device" in noted(pilot.app))
-        assert " REC " not in shown(pilot, Header)
-        await send(pilot, stream, made[3])
-        assert "12:00:03" in shown(pilot, Header)
-    assert list(Recording(the_file()).records()) == [streams.inventory(1), *made[:2]]
 
 
 async def test_a_disk_that_hangs_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,3 @@
-"""Choice of a signal and of its processes: nothing is sent without a second key."""
-
 import asyncio
 import dataclasses
 import errno
@@ -36,8 +34,6 @@ LAUNCHER: dict[str, Any] = {
 
 
 class SignalApp(App[None]):
-    """Asks for a signal to the first process or its job, and keeps the answers."""
-
     CSS_PATH = Path(gputop.ui.__file__).parent / "shell" / "gputop.tcss"
 
     def __init__(self, *processes: Process) -> None:
@@ -50,13 +46,11 @@ class SignalApp(App[None]):
 
 
 def dialog(pilot: Pilot[None]) -> str:
-    """Return the text of the dialog as drawn, without its frame."""
     rows = text_of(lines(pilot.app)).splitlines()
     return "\n".join(row.partition("│")[2].rpartition("│")[0].strip() for row in rows)
 
 
 def sent(app: SignalApp) -> list[tuple[Signals, list[int]] | None]:
-    """Return the answers: signals and pids."""
     return [answer and (answer.signal, [p.pid for p in answer.processes]) for answer in app.answers]
 
 
@@ -153,7 +147,6 @@ def test_a_pid_that_is_used_again_gets_no_signal(child: subprocess.Popen[bytes])
 def test_a_pid_that_is_used_again_at_the_last_moment(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process ends after the check; what has its pid then gets nothing."""
     stat = procfs.read_stat(child.pid)
 
     def look(*_: object) -> procfs.Stat:
@@ -169,8 +162,6 @@ def test_a_pid_that_is_used_again_at_the_last_moment(
 
 @pytest.fixture(params=["no handles in Python", errno.ENOSYS, errno.EPERM, errno.EINVAL])
 def no_handles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An old Python, an old kernel or a sandbox."""
-
     def fail(pid: int) -> int:
         raise OSError(request.param, os.strerror(request.param))
 

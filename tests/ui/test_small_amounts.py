@@ -57,7 +57,6 @@ def text_of(rows: Iterable[Row]) -> str:
 
 
 def shown(percent: float, used: int) -> dict[str, str]:
-    """Return the texts of the views for a machine with these values."""
     host = Host(
         cpu_percent=percent,
         cpu_core_percent=(percent,) * 2,

@@ -1,5 +1,3 @@
-"""The screen on the terminal is the one that Textual draws, whatever was sent before."""
-
 import asyncio
 import contextlib
 import os
@@ -11,11 +9,9 @@ import pyte
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual.app import App, ComposeResult
 from textual.events import Key, Paste, Resize
 from textual.geometry import Size
 from textual.messages import InBandWindowResize
-from textual.widgets import Label
 
 from gputop import console
 from gputop.console import COLUMNS, ROWS
@@ -28,7 +24,6 @@ FAMILY = "👩\u200d👩\u200d👧"
 
 
 def at(x: int, y: int, text: str, codes: str = "") -> str:
-    """An update as Textual writes it."""
     styled = f"\x1b[{codes}m{text}\x1b[0m" if codes else text
     return f"\x1b[{y + 1};{x + 1}H{styled}"
 
@@ -108,35 +103,10 @@ def test_the_differences_make_the_screen_of_all_updates(rounds: list[list[str]])
     assert screen_of(*sent) == screen_of(anew.difference())
 
 
-class Labels(App[None]):
-    """Something to draw."""
-
-    def compose(self) -> ComposeResult:
-        yield Label("[bold red]hot[/] 漢字 [on blue]cold[/]", id="first")
-        yield Label("second")
-
-
-async def test_textual_s_updates_are_understood() -> None:
-    """Both kinds: of the whole screen, and of what changed."""
-    app = Labels()
-    async with app.run_test(size=(WIDTH, HEIGHT)) as pilot:
-        cells, sent = cells_of(), []
-        compositor = app.screen._compositor
-        for text in ("first", "f[bold]i[/]rst", "漢 1", "2"):
-            app.query_one("#first", Label).update(text)
-            await pilot.pause()
-            whole = compositor.render_full_update().render_segments(app.console)
-            cells.apply(whole)
-            sent.append(cells.difference())
-            assert screen_of(*sent) == screen_of(whole)
-
-
 # The driver.
 
 
 class Idle:
-    """Stand-in for the app, with the attributes that the driver uses."""
-
     size = Size(WIDTH, HEIGHT)
 
     def __init__(self) -> None:
@@ -147,8 +117,6 @@ class Idle:
 
 
 class Drawn:
-    """A driver on a pty of which the test reads when it wants to."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.outside, self.inside = os.openpty()
         self.modes = termios.tcgetattr(self.inside)
@@ -166,7 +134,6 @@ class Drawn:
         self.driver.flush()
 
     def fill(self) -> None:
-        """Draw until the terminal takes no more."""
         while not self.driver._blocked:
             self.draw("x" * WIDTH)
             self.driver.repaint()
@@ -189,7 +156,6 @@ class Drawn:
                 await asyncio.sleep(0.01)
 
     def received(self, kind: type[object]) -> bool:
-        """True if the app received a message of that kind."""
         return any(isinstance(each, kind) for each in self.app.received)
 
     def leave(self) -> None:
@@ -293,7 +259,6 @@ async def test_sizes_come_from_the_system_alone_and_are_limited(
 def test_the_terminal_is_opened_again_where_that_is_permitted(
     named: bool, controlled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after `su`, or in a container whose terminal is of the host."""
     outside, inside = os.openpty()
     name = os.ttyname(inside)
     monkeypatch.setattr(os, "ttyname", lambda _: name if named else "/nonexistent")
@@ -313,7 +278,6 @@ def test_the_terminal_is_opened_again_where_that_is_permitted(
         ("\x1b]11;rgb:ffff/ffff/ffff\x07", True),
         ("\x1b]11;rgb:00/00/00\x1b\\", False),
         ("\x1b]11;rgba:f/f/d/f\x1b\\", True),
-        ("\x1b]11;rgb:2828/2c2c/3434\x1b\\", False),
     ],
 )
 def test_backgrounds(answer: str, light: bool) -> None:
@@ -332,7 +296,6 @@ pieces = st.lists(st.integers(1, 12), max_size=40)
 
 
 def filtered(text: str, lengths: list[int]) -> str:
-    """Return the filtered text, which comes in pieces of these lengths."""
     pastes, found = InputFilter(), []
     for length in [*lengths, len(text)]:
         found.append(pastes.feed(text[:length]))

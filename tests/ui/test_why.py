@@ -1,5 +1,3 @@
-"""The page of findings, and the gravest of each device on the monitor."""
-
 import dataclasses
 import re
 from collections.abc import Mapping
@@ -18,14 +16,13 @@ from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.health.histories import GPM_OFF, NO_GPM, WORKING, Machine, device, saw, trainer
-from tests.ui.pilots import app_with, press, rendered, settle, settled, shown
+from tests.ui.pilots import app_with, rendered, settle, settled, shown
 
 STARVED = {"gpu_utilization_percent": saw(95, 0, 8, 3)}
 HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 1200}
 
 
 def records(*readings: Mapping[str, Any], seconds: int = 90, **machine: Any) -> list[Record]:
-    """Devices that do that for so long."""
     full = trainer(cpu_percent=99.0)
     processes = tuple(
         dataclasses.replace(full, device_uuid=device(n).uuid, pid=full.pid + n)
@@ -51,7 +48,6 @@ def known(*told: Record) -> Telemetry:
 
 
 def findings(telemetry: Telemetry, index: int | None = None) -> str:
-    """Return the page of all devices or of one, without the ends of lines."""
     view = FindingsView(telemetry)
     if index is not None:
         view.device = telemetry.devices[index]
@@ -91,7 +87,7 @@ async def test_all_devices_come_first_then_each(way: str) -> None:
             await settle(pilot)
             assert title in shown(pilot, FindingsView)
             await pilot.press("w")
-        await press(pilot, "n")
+        await pilot.press("n")
         assert "GPU 1 H100" in shown(pilot, FindingsView)
 
 

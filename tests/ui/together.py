@@ -36,7 +36,6 @@ def mean(target: Target) -> float:
 
 
 def result(target: Target, **changes: Any) -> Result:
-    """What a device reaches in its whole time."""
     rate = mean(target)
     known: dict[str, Any] = {
         "device": target.name,
@@ -60,7 +59,6 @@ def result(target: Target, **changes: Any) -> Result:
 
 
 def windows(target: Target, until: float = SECONDS) -> list[Progress]:
-    """Slower as it gets warm."""
     found = []
     for n in range(1, int(until / WINDOW) + 1):
         warm = 1 + 0.08 * 0.8**n + 0.004 * ((7 * n) % 5 - 2) / 2
@@ -69,13 +67,11 @@ def windows(target: Target, until: float = SECONDS) -> list[Progress]:
 
 
 def begun(target: Target, until: float) -> list[Any]:
-    """What is said until then."""
     hello = Hello("3.11.7", "2.13.0", target.name, 2, 4242)
     return [hello, PLAN, *windows(target, until), Verified(3, 0)]
 
 
 def whole(target: Target) -> list[Any]:
-    """All that is said of a run."""
     return [*begun(target, SECONDS), Done(result(target))]
 
 
@@ -94,7 +90,6 @@ def table(kind: str, target: Target) -> list[Any]:
 
 
 def group(count: int, until: float | None = None, kind: str = "soak") -> Run:
-    """That many GPUs: as far as that, or at their ends."""
     targets = GPUS[:count]
     made = Run([Request(target, "bfloat16", None, SECONDS, kind=kind) for target in targets])
     for target in targets:
