@@ -47,6 +47,7 @@ ALLOWED_MISSES = 1 / 7
 COPIED = ("gputop", "tests", "docs", "man", "deploy", "screenshots", ".ci")
 FILES = ("*.md", "*.toml", "*.txt", "*.py", "LICENSE")
 ELSEWHERE = {
+    "gputop/bench/run": ("tests/ui/test_benchmark.py", "tests/ui/test_kinds.py"),
     "gputop/bench/worker": ("tests/bench/test_cuda_kinds.py", "tests/bench/test_worker.py"),
     "gputop/commands/bench.py": ("tests/bench/test_command.py",),
     "gputop/commands/bench_check.py": ("tests/bench/test_check.py",),
@@ -60,6 +61,7 @@ ELSEWHERE = {
         "tests/faults/test_kills.py",
     ),
     "gputop/fleet/screens": ("tests/ui/test_fleet_screen.py",),
+    "gputop/output": ("tests/commands/test_status.py", "tests/commands/test_why.py"),
 }
 """Tests of packages and modules that they do not import.
 
