@@ -1,5 +1,3 @@
-"""Neutral environment for every test, the number of processes, and the fake driver."""
-
 import compileall
 import itertools
 import os

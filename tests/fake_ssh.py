@@ -34,8 +34,6 @@ PROMPT = f"printf 'Choose a project: '; {HANGING}"
 
 
 class FakeSsh:
-    """The folder of the program, for the PATH, and what its hosts do."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         program = folder / "ssh"
@@ -48,7 +46,6 @@ class FakeSsh:
 
     @property
     def path(self) -> str:
-        """A PATH with this `ssh`."""
         return f"{self.folder}:/usr/bin:/bin"
 
 

@@ -34,7 +34,6 @@ WRONG = (
 
 
 def drawn(seed: str | int) -> Random:
-    """The same numbers for the same seed."""
     return Random(seed)  # noqa: S311 - nothing is secret here
 
 
@@ -112,7 +111,6 @@ def _made(count: int, seed: int, tick: int) -> Fleet:
 
 
 def without_readings(each: Gpu) -> Gpu:
-    """One that says nothing any more."""
     return dataclasses.replace(
         each,
         age_seconds=250.0,

@@ -69,8 +69,6 @@ Workers run in another interpreter, a screen is tested as a whole, and a command
 
 @dataclass(frozen=True)
 class Fault:
-    """A place of the package, and its new text."""
-
     file: Path
     line: int
     begin: int
@@ -86,7 +84,6 @@ class Fault:
 
 
 def faults_of(file: Path) -> Iterator[Fault]:
-    """Yield all faults that can be made in a file."""
     content = (ROOT / file).read_bytes()
     starts = [0]
     for line in content.splitlines(keepends=True):
@@ -153,7 +150,6 @@ def tests_of(file: Path) -> list[list[str]]:
 
 
 def copy_checkout(folder: Path) -> None:
-    """Copy what the tests need."""
     for name in COPIED:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
@@ -163,7 +159,6 @@ def copy_checkout(folder: Path) -> None:
 
 
 def found_by(fault: Fault, folder: Path, seconds: float) -> str | None:
-    """Return the first test that fails with the fault in that copy, or None."""
     path = folder / fault.file
     content = path.read_bytes()
     path.write_bytes(content[: fault.begin] + fault.new.encode() + content[fault.end :])

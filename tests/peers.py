@@ -26,8 +26,6 @@ UNMARKED = {"default", "000000"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Peer:
-    """A monitor, gputop itself among them."""
-
     name: str
     version: str
     command: tuple[str, ...]
@@ -42,7 +40,6 @@ class Peer:
         return f"{self.name} {self.version}"
 
     def environment(self, driver: FakeDriver, home: Path) -> dict[str, str]:
-        """That of a terminal of 256 colours, with a home of its own."""
         folders = {f"XDG_{kind}_HOME": str(home) for kind in ("CACHE", "CONFIG", "DATA", "STATE")}
         neutral = {"LANG": "C.UTF-8", "LC_ALL": "", "COLORTERM": ""}
         return {**neutral, **folders, "HOME": str(home), **driver.environment()}
@@ -74,7 +71,6 @@ def peers(folder: Path, names: Iterable[str] = NAMES) -> list[Peer]:
 
 
 def _from_pypi(folder: Path, names: list[str]) -> dict[str, Peer]:
-    """Installs them, if there are any."""
     if not names:
         return {}
     home = folder / "venv"

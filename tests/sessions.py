@@ -120,7 +120,6 @@ NOTES = {
 
 
 def table_result(kind: str, **changes: Any) -> Result:
-    """The result of a run of that kind."""
     points: tuple[Point, ...] = changes.get("points", POINTS[kind])
     best = max(points, key=lambda point: point.values.get("tflops", 0.0))
     m, n, k = best.shape or (0, 0, 0)

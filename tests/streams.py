@@ -28,7 +28,6 @@ NO_DRIVER = Problem(
 
 
 def device(index: int, **changes: Any) -> Device:
-    """An H100, the same for the same index."""
     made = Device(
         index=index,
         uuid=f"GPU-{index:08d}-aaaa-bbbb-cccc-000000000000",
@@ -69,7 +68,6 @@ def readings(index: int, **changes: Any) -> DeviceSample:
 
 
 def lost(index: int, state: DeviceState = DeviceState.LOST) -> DeviceSample:
-    """A device that has nothing to say."""
     reason = Absence.TIMED_OUT if state is DeviceState.NOT_RESPONDING else Absence.LOST
     return DeviceSample(device(index).uuid, state, 12.0, absent=dict.fromkeys(READINGS, reason))
 

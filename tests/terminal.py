@@ -52,7 +52,6 @@ _UNFINISHED = re.compile(
 
 
 def set_size(terminal: int, columns: int, rows: int) -> None:
-    """Give a terminal that many cells; the kernel tells the program (SIGWINCH)."""
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
 
 
@@ -176,7 +175,6 @@ class Terminal:
 
     @property
     def bytes_received(self) -> int:
-        """How much the program has written so far."""
         return len(self.raw)
 
     def find(self, text: str) -> tuple[int, int]:
@@ -198,13 +196,11 @@ class Terminal:
 
     @property
     def waiting_bytes(self) -> int:
-        """How much the terminal holds that has not been read."""
         answer = fcntl.ioctl(self._master, termios.FIONREAD, b"\0" * 4)
         return int.from_bytes(answer, sys.byteorder)
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the program was started."""
         return time.monotonic() - self._started
 
     def wait_for(
@@ -257,7 +253,6 @@ class Terminal:
         self._write(keys.encode() if isinstance(keys, str) else keys)
 
     def feed(self, data: bytes) -> None:
-        """Show what another program writes to the terminal."""
         self._stream.feed(data)
 
     def resize(self, columns: int, rows: int) -> None:
@@ -339,7 +334,6 @@ class Terminal:
         return WHOLE_FRAMES in self.modes and self.elapsed - self._taken_at < FRAME_SECONDS
 
     def _take(self, data: bytes) -> None:
-        """Brings the screen up to date."""
         data = self._held + data
         unfinished = _UNFINISHED.search(data)
         end = unfinished.start() if unfinished else len(data)
@@ -358,7 +352,6 @@ def _known(sequence: re.Match[bytes]) -> bytes:
 
 
 def processes_of(run_id: str) -> dict[int, str]:
-    """Command line by pid of all live processes whose environment has this `MARKER`."""
     wanted = f"{MARKER}={run_id}".encode()
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):

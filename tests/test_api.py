@@ -1,5 +1,3 @@
-"""`import gputop`: what it gives, what it costs, and that no driver can hold up the caller."""
-
 import asyncio
 import contextlib
 import doctest
@@ -27,7 +25,6 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```$", LIBRARY.read_text(), re.MULTILI
 
 @pytest.fixture
 def here(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    """A driver that this process's children find."""
     for name, value in driver.environment().items():
         monkeypatch.setenv(name, value)
     return driver

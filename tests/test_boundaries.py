@@ -1,5 +1,3 @@
-"""Who imports what: as a contract over the source, and as it is at run time."""
-
 import ast
 import importlib
 import importlib.util

@@ -1,5 +1,3 @@
-"""Sizes of terminals, and an output that takes nothing."""
-
 import os
 import sys
 from argparse import Namespace

@@ -1,5 +1,3 @@
-"""A file is written whole, or what was there stays."""
-
 import os
 import resource
 import subprocess

@@ -1,5 +1,3 @@
-"""No more threads or processes can be started: one line names the limit."""
-
 import errno
 import os
 import resource
@@ -63,7 +61,6 @@ def test_every_command_ends_with_one_line(
 
 
 def ran(*arguments: str, **left: int) -> subprocess.CompletedProcess[str]:
-    """Run it with so many threads and processes left."""
     environment = {name.upper(): str(count) for name, count in left.items()}
     return run(*arguments, env={"PYTHONPATH": FOLDERS, **environment})
 

@@ -1,5 +1,3 @@
-"""The settings file: read whatever it says, and only changed where the user changed a setting."""
-
 import json
 import stat
 import tomllib

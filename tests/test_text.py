@@ -1,5 +1,3 @@
-"""Numbers as people read them, and foreign text made inert."""
-
 import sys
 import unicodedata
 from collections.abc import Callable

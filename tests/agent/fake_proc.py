@@ -59,7 +59,6 @@ class FakeProc:
         children: Iterable[int] = (),
         **stat: Any,
     ) -> None:
-        """A process, or another one with the pid of one that was added."""
         self.write(f"{pid}/stat", stat_line(pid, **stat))
         self.write(f"{pid}/cmdline", command)
         self.write(f"{pid}/cgroup", cgroup)

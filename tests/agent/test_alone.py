@@ -52,7 +52,6 @@ EACH = pytest.mark.parametrize(
 def agent(
     *words: str, python: str = sys.executable, environment: dict[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the agent from memory. It ends with the block."""
     with subprocess.Popen(
         [python, *PYTHON[1:], "-c", BOOTSTRAP, *words],
         env={**os.environ, **environment},

@@ -23,7 +23,6 @@ def meminfo(**kibibytes: int) -> Files:
 
 
 def cpuinfo(*clocks: str) -> Files:
-    """Content of /proc/cpuinfo on x86."""
     rows = [f"processor\t: 0\nmodel name\t: x\ncpu MHz\t\t: {clock}\n\n" for clock in clocks]
     return {"/proc/cpuinfo": "".join(rows)}
 

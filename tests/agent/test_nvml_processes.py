@@ -69,7 +69,6 @@ Watch = Callable[..., Watched]
 def watch(
     request: pytest.FixtureRequest, nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> Watch:
-    """Watches these processes, with each of the calls that a driver may have."""
     if request.param == "older":
         nvml.change_machine(fail={NEWER: FUNCTION_NOT_FOUND})
     return partial(Watched, nvml, monkeypatch)

@@ -47,7 +47,6 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def cat(variables: Mapping[bytes, bytes]) -> subprocess.Popen[bytes]:
-    """One that runs: until then its environment is empty, even when exec has closed its files."""
     pipe = subprocess.PIPE
     process = subprocess.Popen([CAT], stdin=pipe, stdout=pipe, env=variables, bufsize=0)
     assert process.stdin is not None

@@ -12,8 +12,6 @@ from tests.agent.fakes import BOUND, FakeReader, Time, answer
 
 
 class Machine:
-    """Eight devices, the threads that read them, and who reads which."""
-
     def __init__(self) -> None:
         self.readers = [
             FakeReader(Device(n, f"GPU-{n}", "Fake"), answer(f"GPU-{n}")) for n in range(8)

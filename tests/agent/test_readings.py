@@ -37,7 +37,6 @@ ELSEWHERE = {
 def later(
     nvml: FakeDriver, fail: dict[str, int] | None = None
 ) -> tuple[dict[str, Any], NvmlReader]:
-    """The second reading as JSON, GPM included, a second after the first."""
     one = OneDevice(nvml, device(fail=fail or {}), "580.95.05")
     one.read(gpm=True)
     fresh = (FakeSample(1_400_000, 72), FakeSample(1_600_000, 73))

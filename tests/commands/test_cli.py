@@ -1,5 +1,3 @@
-"""The command line: what is refused and how, and what `status` prints where."""
-
 import argparse
 import subprocess
 from importlib import import_module
@@ -22,7 +20,6 @@ BOUND = 60.0
 
 
 def shell(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command with its streams as a shell redirects them."""
     return subprocess.run(
         ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *GPUTOP, *arguments],
         capture_output=True,

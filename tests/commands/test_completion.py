@@ -1,5 +1,3 @@
-"""`gputop completion`: what the shells are given, and what they make of it."""
-
 import shutil
 import subprocess
 from pathlib import Path

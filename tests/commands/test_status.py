@@ -1,5 +1,3 @@
-"""`gputop status` as a command: where its snapshots come from, once and again and again."""
-
 import dataclasses
 import json
 import signal
@@ -36,7 +34,6 @@ def test_it_waits_for_the_users_of_the_processes(ran: Ran) -> None:
 
 
 def test_a_driver_problem_is_said_on_standard_error(ran: Ran) -> None:
-    """And the host is shown all the same."""
     status, out, err = ran([Snapshot(no_driver(), sample(0))], "status", "--json")
     assert json.loads(out)["inventory"]["problem"]["what"] == NO_DRIVER.what
     assert (status, err) == (3, f"gputop: error: {NO_DRIVER}\n")

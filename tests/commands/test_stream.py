@@ -1,5 +1,3 @@
-"""Where a stream goes: what a signal may interrupt, and what it may not."""
-
 import asyncio
 import dataclasses
 import os

@@ -1,5 +1,3 @@
-"""Hosts that a real `sshd` runs."""
-
 import os
 import time
 import uuid
@@ -18,8 +16,6 @@ GONE_SECONDS = 3.0
 
 
 class Lab:
-    """Hosts on the loopback, and the `ssh` that knows them."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.run_id = str(uuid.uuid4())
@@ -30,7 +26,6 @@ class Lab:
         self._options: dict[str, str] = {}
 
     def add(self, name: str, *lines: str, options: str = "") -> Sshd:
-        """One more host, with lines of its sshd's configuration and options of ours for it."""
         environment = sshd.set_environment(self.environment)
         host = Sshd(self.folder, name, self._key, environment, *lines)
         self._hosts.append(host)
@@ -42,7 +37,6 @@ class Lab:
         return host
 
     def programs(self) -> Path:
-        """The folder of an `ssh` that knows all of them."""
         programs = sshd.ssh_for(self.folder, self._hosts, self._key)
         config = self.folder / "ssh-config"
         own = "".join(f"Host {name}\n{lines}\n" for name, lines in self._options.items())

@@ -1,5 +1,3 @@
-"""GPUs by index, UUID, PCI address and MIG UUID, in every command, with the fake driver."""
-
 import json
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The shipped command, unmodified, in a real terminal against the fake driver."""
-
 import json
 import os
 import re
@@ -14,7 +12,6 @@ from tests.terminal import Terminal
 
 
 def eight(process: int) -> list[FakeDevice]:
-    """Eight devices with other numbers each."""
     return [
         FakeDevice(
             name=f"NVIDIA Test {index}",
@@ -60,7 +57,6 @@ def test_eight_panels_show_the_driver_s_numbers_and_status_agrees(driver: FakeDr
 
 
 def panel_of(text: str, index: int) -> str:
-    """The rows of one panel: two columns at this width."""
     lines = text.splitlines()
     title = f"{index} Test {index} "
     top = next(n for n, line in enumerate(lines) if title in line)

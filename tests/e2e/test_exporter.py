@@ -1,5 +1,3 @@
-"""The shipped exporter over the fake driver: what a scrape sees, and how it ends."""
-
 import contextlib
 import json
 import os
@@ -35,7 +33,6 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 def until(
     there: Callable[[], object], seconds: float, otherwise: Callable[[], object] = str
 ) -> None:
-    """Waits until that is so."""
     deadline, pause = time.monotonic() + seconds, threading.Event()
     while not there():
         assert time.monotonic() < deadline, otherwise()
@@ -46,8 +43,6 @@ LISTEN = ("--listen", "127.0.0.1:0")
 
 
 class Exporter:
-    """A running exporter; its standard error is kept as it comes."""
-
     def __init__(self, *command: str, env: dict[str, str]) -> None:
         self.process = subprocess.Popen(
             command,
@@ -101,7 +96,6 @@ class Exporter:
         return found[0] if found else None
 
     def until(self, there: Callable[[], object], seconds: float = 2 * SOON) -> None:
-        """Scrapes until that is so."""
         until(there, seconds, lambda: (self.text(), self.errors))
 
     def up(self) -> bool:
@@ -112,7 +106,6 @@ class Exporter:
         return child
 
     def end(self, number: int) -> int:
-        """Its exit status after that signal."""
         self.process.send_signal(number)
         return self.process.wait(ENDS)
 
@@ -126,7 +119,6 @@ class Exporter:
 def exporting(
     *arguments: str, env: dict[str, str] | None = None
 ) -> contextlib.AbstractContextManager[Exporter]:
-    """One that samples often."""
     return running(*GPUTOP, "exporter", *LISTEN, "--interval", "0.25", *arguments, env=env)
 
 
@@ -229,7 +221,6 @@ def test_tls(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def prometheus(folder: Path, config: str) -> Iterator[str]:
-    """Yield the URL of a real Prometheus with that configuration."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         web = f"127.0.0.1:{free.getsockname()[1]}"
     (folder / "prometheus.yml").write_text(config)

@@ -1,5 +1,3 @@
-"""Several hosts in the shipped command: over a real `sshd`, and an `ssh` that goes nowhere."""
-
 import os
 import shlex
 import subprocess
@@ -29,7 +27,6 @@ def wait_for(terminal: Terminal, *texts: str, without: tuple[str, ...] = ()) -> 
 
 
 def row_of(terminal: Terminal, host: str) -> str:
-    """The line of that host."""
     rows = (row.strip("▌ ") for row in terminal.text.splitlines())
     return next((row for row in rows if row.startswith(f"{host} ")), "")
 
@@ -93,7 +90,6 @@ def test_leaving_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
 
 
 def asked(ssh: FakeSsh, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command for a host that answers and one that does not."""
     ssh.does("b", fake_ssh.REFUSED)
     hosts = ("--host", "b", "--host", "a", *STREAM)
     return run(command, *hosts, *arguments, env={**NO_DRIVER, "PATH": ssh.path})

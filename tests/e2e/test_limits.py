@@ -1,5 +1,3 @@
-"""A device that becomes too hot under stress: its run ends in time."""
-
 import os
 import select
 import sys

@@ -1,5 +1,3 @@
-"""`!gputop` in a notebook, whose pty nobody types into, and a terminal beside the notebook."""
-
 import shlex
 import shutil
 

@@ -1,5 +1,3 @@
-"""Recordings and CSV by the shipped command: one schema all the way, and an end that is whole."""
-
 import gzip
 import json
 import signal
@@ -32,7 +30,6 @@ def names(cls: type) -> set[str]:
 def test_one_schema_in_status_stream_recording_and_replay(
     driver: FakeDriver, tmp_path: Path
 ) -> None:
-    """What each of them says are the fields of the schema, with the same values."""
     with children("train") as processes:
         driver.write(device(0, processes=held_by(processes)), device(1))
         env = driver.environment()

@@ -1,5 +1,3 @@
-"""The agent over a real `sshd`: what comes back, what fails and is named, and what stays there."""
-
 import asyncio
 import os
 import shutil
@@ -21,7 +19,6 @@ SHELLS = ("sh", "bash", "dash", "zsh", "csh", "tcsh", "fish")
 
 
 def asked(lab: Lab) -> Snapshot | Problem:
-    """What the host `far` answers."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PATH", f"{lab.programs()}:{os.environ['PATH']}")
         return asyncio.run(asyncio.wait_for(host_snapshots(["far"]), BOUND))["far"]

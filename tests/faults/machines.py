@@ -19,7 +19,6 @@ FAULTS = ("LOST", "NOT RESPONDING", "NEEDS RESET", "not answering", " old")
 
 
 def machine(**changes: object) -> Deed:
-    """Change the whole machine."""
     return lambda stage: stage.driver.change_machine(**changes)
 
 
@@ -29,7 +28,6 @@ def change(**changes: object) -> Deed:
 
 
 def said(diagnose: Callable[[System], Problem]) -> tuple[str, ...]:
-    """Return what is on the screen of such a machine as this one."""
     problem = diagnose(inspect_system())
     return f"  {problem.what}: {problem.why}.", f"  {problem.remedy}."
 
@@ -38,7 +36,6 @@ def said(diagnose: Callable[[System], Problem]) -> tuple[str, ...]:
 
 
 def library_elsewhere(stage: Stage) -> None:
-    """Where the driver's library is to be there is nothing so far."""
     folder = stage.folder / "lib"
     folder.mkdir()
     stage.environment["LD_LIBRARY_PATH"] = str(folder)
@@ -110,7 +107,6 @@ FIRST = instance(1, 40, "3g.40gb")
 
 
 def with_instances(pid: int) -> tuple[FakeDevice, ...]:
-    """Return the devices, of which the device 1 is cut into two."""
     zero, one, two = three(pid)
     pair = (FIRST, instance(2, 30, "2g.30gb"))
     return zero, replace(one, mig_mode=1, instances=pair), two

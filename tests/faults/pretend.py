@@ -20,7 +20,6 @@ class Pretended:
         self.environment = {"LD_PRELOAD": str(library), "PRETEND": str(folder)}
 
     def write(self, name: str, content: bytes) -> None:
-        """A file of the folder."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -33,7 +32,6 @@ class Pretended:
         cgroup: bytes,
         environment: bytes = b"",
     ) -> None:
-        """A process."""
         for name, content in {
             "stat": stat_line(pid, start=500, pages=2_000),
             "cmdline": command,
@@ -46,7 +44,6 @@ class Pretended:
 
 
 def pretended(folder: Path, near: Path) -> Pretended:
-    """Compiled beside the library of a fake driver, which is as long there as tests need it."""
     compiler = shutil.which("cc")
     assert compiler is not None, "it needs a C compiler"
     key = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:16]

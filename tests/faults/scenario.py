@@ -20,20 +20,16 @@ Seen = Callable[[Terminal], object]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key, and how to see on the screen that it has been answered."""
-
     press: str
     answered: Seen
     what: str
 
 
 def shows(*texts: str) -> Seen:
-    """True of a screen that has all of the texts at once."""
     return lambda terminal: all(text in terminal.text for text in texts)
 
 
 def hides(text: str) -> Seen:
-    """True of a screen that does not have the text."""
     return lambda terminal: text not in terminal.text
 
 
@@ -49,7 +45,6 @@ NO_ZERO = (r"\b0 ?°C", r"\b0 W", r"\b0 MHz")
 
 
 def three(pid: int) -> tuple[FakeDevice, ...]:
-    """Return three devices whose numbers all differ, each held by the process."""
     return tuple(
         FakeDevice(
             name=f"NVIDIA Test {n}",
@@ -149,7 +144,6 @@ class Stage:
         return made
 
     def perform(self) -> None:
-        """Run the whole scenario; an `AssertionError` shows the screen where it fails."""
         scenario = self.scenario
         self.driver.write(*scenario.devices(os.getpid()))
         if scenario.prepare is not None:
@@ -179,7 +173,6 @@ class Stage:
         self._faulty = True
 
     def _last(self, terminal: Terminal) -> None:
-        """See what must be so while the fault lasts."""
         scenario = self.scenario
         self.see(*scenario.says, without=scenario.silent)
         self._keep_alive()
@@ -198,7 +191,6 @@ class Stage:
             assert wrong is None, f"{wrong[0]!r} on screen:\n{terminal.text}"
 
     def see(self, *texts: str, without: tuple[str, ...] = ()) -> None:
-        """Wait until all of these are on screen together, and none of those without."""
         see(self.terminal, *texts, without=without)
 
     def _keep_alive(self) -> None:
@@ -216,7 +208,6 @@ class Stage:
         assert self._core(IDLE_SECONDS) < BUSY or self._core(3 * IDLE_SECONDS) < BUSY
 
     def _core(self, seconds: float) -> float:
-        """Return the share of a core that its processes use in the next seconds."""
         began, before = time.monotonic(), processor_seconds(self.terminal.processes())
         self.terminal.collect(seconds)
         after = processor_seconds(self.terminal.processes())

@@ -28,7 +28,6 @@ def in_shell(folder: Path, command: list[str]) -> list[str]:
 
 
 def suspend(stage: Stage) -> None:
-    """Press Ctrl+Z; the shell has the terminal, as it was before."""
     stage.terminal.send("\x1a")
     stage.see("Stopped")
     assert ALTERNATE_SCREEN not in stage.terminal.modes
@@ -37,7 +36,6 @@ def suspend(stage: Stage) -> None:
 
 
 def stop(stage: Stage) -> None:
-    """Stop the dashboard from outside, for a while, in which its sampler goes on."""
     stage.terminal.kill(signal.SIGSTOP)
     stage.driver.change(1, gpu_utilization_percent=LATER)
     stage.terminal.collect(2.0)

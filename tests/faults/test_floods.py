@@ -1,5 +1,3 @@
-"""More than anybody needs: hosts, workers and recordings that never end or are far too large."""
-
 import asyncio
 import contextlib
 import dataclasses
@@ -97,7 +95,6 @@ async def test_what_a_worker_on_a_node_says_does_not_pile_up() -> None:
 
 
 def too_many(name: str, number: int) -> Record:
-    """A record with so many of them."""
     made: dict[str, Any] = {
         "devices": tuple(DeviceSample(f"GPU-{n}") for n in range(number)),
         "machines": tuple(Machine(f"m{n}") for n in range(number)),

@@ -52,7 +52,6 @@ def raw(text: str) -> bytes:
 
 
 def people_the_machine(stage: Stage) -> None:
-    """A process for each of the texts: command, user, container and environment are called so."""
     for n, (kind, text) in enumerate(TEXTS.items()):
         container = raw(f"c{text}").replace(b"/", b"_").replace(b"\n", b"")
         stage.pretended.write(f"user.{FIRST_UID + n}", raw(f"u{text}")[:200].replace(b"\n", b""))
@@ -67,7 +66,6 @@ def people_the_machine(stage: Stage) -> None:
 
 
 def holders(stage: Stage) -> None:
-    """All of them take the second device."""
     pids = range(FIRST_PID, FIRST_PID + len(TEXTS))
     processes = (FakeProcess(pid, memory_bytes=n * GIB) for n, pid in enumerate(pids, 1))
     stage.driver.change(1, processes=tuple(processes))

@@ -150,7 +150,6 @@ class Machine:
         return self
 
     def watched(self, seconds: float) -> Self:
-        """Goes on for that long, and is judged at the end."""
         self.run(seconds - self.interval, judged=False)
         return self.run(self.interval)
 
@@ -192,7 +191,6 @@ def one(
     seconds: float = 90,
     **machine: Any,
 ) -> Machine:
-    """One device for a while, its readings changed, with one process."""
     machine.setdefault("processes", (process or trainer(),))
     return Machine(readings=({**of, **(changes or {})},), **machine).watched(seconds)
 
@@ -200,7 +198,6 @@ def one(
 def watched(
     *readings: Mapping[str, Value], seconds: int = 30, machines: Any = (), **process: Any
 ) -> list[Snapshot]:
-    """Snapshots, one each second, of devices that do this."""
     many = range(len(readings))
     made = Machine(
         devices=tuple(map(device, many)),

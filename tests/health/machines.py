@@ -91,7 +91,6 @@ class Machine:
 
 
 def snapshot(driver: FakeDriver, xids: tuple[int, ...]) -> tuple[Inventory, Sample]:
-    """What the sampler would send of the fake driver, without its threads."""
     made = Inventory(NOW, "node07", Source.NVML, DriverState.OK, 1.0)
     try:
         started = nvml.start()

@@ -35,8 +35,6 @@ GAME = (trainer(kind=ProcessKind.GRAPHICS, command="game"),)
 
 
 class Case(NamedTuple):
-    """Readings beside those of `WORKING`, or of `IDLE`, and what they mean."""
-
     what: str
     bound: Bound
     why: str

@@ -32,7 +32,6 @@ Load = dict[str, float]
 
 
 def load_of(*numbers: float | None) -> Load:
-    """A load with these readings; those that are None are missing."""
     pairs = zip(READINGS, numbers, strict=True)
     return {name: number for name, number in pairs if number is not None}
 

@@ -60,7 +60,6 @@ UNKNOWN = trainer(cpu_percent=None, children_cpu_most_percent=None)
 
 
 def without(*names: str, why: Absence = UNSUPPORTED, **machine: Any) -> Machine:
-    """A device that lacks these readings, and is as it should be in all else."""
     changes: dict[str, Any] = dict.fromkeys(n for n in names if n in WORKING)
     return one(
         {**changes, **machine.pop("changes", {})}, absent=dict.fromkeys(names, why), **machine

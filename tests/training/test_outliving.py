@@ -1,5 +1,3 @@
-"""A command outlives its dashboard, the shipped command in a terminal and without one."""
-
 import os
 import random
 import signal
@@ -29,8 +27,6 @@ WAYS = ("SIGKILL", "SIGHUP", "SIGTERM", "closed terminal", "killed shell", "q")
 
 
 class Ending(NamedTuple):
-    """A way in which gputop ends, and the moment after the command began."""
-
     way: str
     seconds: float
 
@@ -45,7 +41,6 @@ def endings(seed: int, times: int) -> list[Ending]:
 
 
 def perform(ending: Ending, folder: Path) -> None:
-    """End gputop so, and compare the output that an attached one prints with the whole of it."""
     environment = {"XDG_DATA_HOME": str(folder)}
     command = [*GPUTOP, "--demo", "run", "--", sys.executable, "-c", CODE]
     if ending.way == "killed shell":

@@ -19,7 +19,6 @@ LINE_SECONDS = 0.1
 
 
 def counters(name: str) -> list[Counter]:
-    """Return the main counter after each line that has a step."""
     lines, progress = PlainLines(), Progress()
     found = []
     now = 0.0

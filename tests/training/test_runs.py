@@ -1,5 +1,3 @@
-"""Runs: a relay that outlives gputop, the output with its times, and signals."""
-
 import contextlib
 import json
 import os
@@ -25,7 +23,6 @@ PATIENCE = 30.0
 
 @pytest.fixture(autouse=True)
 def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of runs is empty."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     return tmp_path
 
