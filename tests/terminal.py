@@ -32,7 +32,7 @@ from wcwidth import wcwidth
 MARKER = "GPUTOP_TEST_RUN"
 """Environment variable by which a run's processes are found, however deep they are."""
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 45.0
 """In which something has come of it, however busy this machine is."""
 FRAME_SECONDS = 0.5
 """After which the rest of a frame does not come any more: who painted it may be gone."""

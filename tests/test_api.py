@@ -5,8 +5,6 @@ import gc
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from gputop import api
 from gputop.agent.snapshot import DriverState
 from tests.driver import FakeDevice, FakeDriver
 from tests.reference import LIBRARY
+from tests.waiting import until
 
 BOUND = 60.0
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", LIBRARY.read_text(), re.MULTILINE | re.DOTALL)
@@ -37,13 +36,6 @@ def samplers() -> list[psutil.Process]:
             if "stream" in each.cmdline():
                 found.append(each)
     return found
-
-
-def until(there: Callable[[], object]) -> None:
-    deadline = time.monotonic() + BOUND
-    while not there():
-        assert time.monotonic() < deadline
-        psutil.wait_procs(samplers(), 0.05)
 
 
 def test_the_page_says_the_truth() -> None:

@@ -1,5 +1,4 @@
 import os
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +9,7 @@ from tests.e2e import sshd
 from tests.e2e.shipped import NO_DRIVER
 from tests.e2e.sshd import Sshd
 from tests.terminal import MARKER, processes_of
-
-GONE_SECONDS = 3.0
-"""Nothing is left on a host so long after the end of the connection."""
+from tests.waiting import until
 
 
 class Lab:
@@ -62,13 +59,6 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     made = Lab(tmp_path)
     try:
         yield made
-        until_gone(made)
+        until(lambda: not made.left(), otherwise=made.left)
     finally:
         made.stop()
-
-
-def until_gone(lab: Lab) -> None:
-    deadline = time.monotonic() + 10 * GONE_SECONDS
-    while left := lab.left():
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON, run
 from tests.output.test_scrape import Certificate
+from tests.waiting import until
 
 pytestmark = pytest.mark.driver
 
@@ -28,15 +28,6 @@ BOUND = 60.0
 ENDS = 5.0
 """Seconds in which it has ended, however busy this machine is; alone it takes a tenth of one."""
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
-
-def until(
-    there: Callable[[], object], seconds: float, otherwise: Callable[[], object] = str
-) -> None:
-    deadline, pause = time.monotonic() + seconds, threading.Event()
-    while not there():
-        assert time.monotonic() < deadline, otherwise()
-        pause.wait(0.1)
 
 
 LISTEN = ("--listen", "127.0.0.1:0")

@@ -17,7 +17,7 @@ from gputop.text import moment
 from tests import recordings, streams
 from tests.driver import FakeDriver
 from tests.e2e.shipped import GPUTOP, SOON, children, device, held_by, run
-from tests.e2e.test_exporter import until
+from tests.waiting import until
 
 FAST = ("--interval", "0.25")
 

@@ -3,7 +3,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ import pytest
 
 from gputop.training.runs import Run, read_run
 from tests.e2e.shipped import GPUTOP, SOON, dashboard, run, see
-from tests.terminal import ScreenError, Terminal
+from tests.terminal import Terminal
 
 STEPS = 400
 LATEST_SECONDS = 3.0
@@ -46,7 +45,9 @@ def perform(ending: Ending, folder: Path) -> None:
     if ending.way == "killed shell":
         command = ["/bin/sh", "-c", '"$@"; true', "sh", *command]
     with Terminal(command, env=environment) as terminal:
-        run = begun(folder / "gputop" / "runs", terminal)
+        runs = folder / "gputop" / "runs"
+        terminal.until(lambda: begun(runs))
+        (run,) = begun(runs)
         terminal.collect(ending.seconds)
         end(ending.way, terminal)
         output = subprocess.run(
@@ -62,15 +63,8 @@ def perform(ending: Ending, folder: Path) -> None:
     assert output.returncode == STATUS, ending
 
 
-def begun(folder: Path, terminal: Terminal) -> Run:
-    deadline = time.monotonic() + SOON
-    while time.monotonic() < deadline:
-        terminal.collect(0.01)
-        for each in folder.glob("*"):
-            run = read_run(each)
-            if run is not None:
-                return run
-    raise ScreenError(f"no command has begun:\n{terminal.text}")
+def begun(folder: Path) -> list[Run]:
+    return [run for each in folder.glob("*") if (run := read_run(each)) is not None]
 
 
 def end(way: str, terminal: Terminal) -> None:

@@ -6,7 +6,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from gputop.training import runs
 from gputop.training.follow import attach, training_of
 from gputop.training.relay import OUTPUT, TIMES, OutputFile, write_end, write_record
 from gputop.training.runs import OutputReader, RunError, exit_status, find_run, read_run, start_run
+from tests.waiting import until
 
 PATIENCE = 30.0
 
@@ -29,13 +30,6 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def started(code: str) -> tuple[runs.Run, subprocess.Popen[bytes]]:
     return start_run([sys.executable, "-u", "-c", code], 100, 30)
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def pieces(folder: Path) -> Iterator[runs.Piece]:
