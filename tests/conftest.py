@@ -136,15 +136,6 @@ def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-@pytest.fixture
-def no_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep Python from compiling to files where they may not grow.
-
-    It takes half a module for a whole one, and all others that import it fail.
-    """
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-
-
 @pytest.fixture(scope="session")
 def build_driver(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Compile the fake driver, `without` some functions; skips where there is no C compiler."""

@@ -12,8 +12,6 @@ import gputop
 from gputop import api
 from gputop.agent.problem import ProblemError
 from gputop.agent.process_limit import process_limit_problem, says_process_limit
-from gputop.cli import main
-from gputop.commands import status
 from tests.bench.workers import needs_torch
 from tests.e2e.shipped import run
 
@@ -43,21 +41,6 @@ def test_the_line_has_both_limits(monkeypatch: pytest.MonkeyPatch, limit: int, s
     assert f"`ulimit -u`: {shown})" in line
     assert "RLIMIT_NPROC" in line
     assert "pids.max" in line
-
-
-@pytest.mark.parametrize("error", [USED_UP, NO_FORK])
-def test_every_command_ends_with_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
-) -> None:
-    def refused(_: object) -> int:
-        raise error
-
-    monkeypatch.setattr(status, "run", refused)
-    with pytest.raises(SystemExit) as ended:
-        main(["status"])
-    assert ended.value.code == 3
-    problem = process_limit_problem("gputop cannot run")
-    assert capsys.readouterr().err == f"gputop: error: {problem}.\n"
 
 
 def ran(*arguments: str, **left: int) -> subprocess.CompletedProcess[str]:

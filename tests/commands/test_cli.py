@@ -86,6 +86,15 @@ REFUSED = [
     (["bench", "memroy"], "Did you mean memory?"),
     (["exporter", "--listen", "::1:9835"], "or :9835 for all interfaces."),
     (["bench", "--device", "cpu", "--python", "/no/such"], "torch, such as ~/venv/bin/python."),
+    (["statsu"], "statsu is unknown. Did you mean status?"),
+    (["status", "--colmns", "x"], "--colmns is unknown. Did you mean --columns?"),
+    (["zzz"], "argument COMMAND: invalid choice: 'zzz'"),
+    (["--zzz"], "`gputop` has no --zzz. Try `gputop --help`."),
+    (["bench", "soak", "--time", "3"], "`gputop bench` has no --time. Try `gputop bench "),
+    (["bench", "soak", "--demo"], "`gputop bench` has no --demo. Try `gputop bench --help`."),
+    (["pick", "--gpm"], "`gputop pick` has no --gpm. Try `gputop pick --help`."),
+    (["topo", "-m"], "gputop has no topo. Use `nvidia-smi topo -m`."),
+    (["--query-gpu=index", "--format=csv"], "gputop has no --query-gpu. Use `nvidia-smi --qu"),
 ]
 
 
@@ -103,32 +112,8 @@ def test_bad_usage_is_one_line_with_the_remedy(
     assert (status, said.out) == (2, "")
     (line,) = said.err.splitlines()
     assert line.startswith("gputop: error: ")
-    assert line.endswith(remedy)
+    assert remedy in line
     assert line.isprintable()
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["statsu"], "statsu is unknown. Did you mean status?"),
-        (["status", "--colmns", "x"], "--colmns is unknown. Did you mean --columns?"),
-        (["zzz"], "argument COMMAND: invalid choice: 'zzz'"),
-        (["--zzz"], "`gputop` has no --zzz. Try `gputop --help`."),
-        (["bench", "soak", "--time", "3"], "`gputop bench` has no --time. Try `gputop bench "),
-        (["bench", "soak", "--demo"], "`gputop bench` has no --demo. Try `gputop bench --help`."),
-        (["pick", "--gpm"], "`gputop pick` has no --gpm. Try `gputop pick --help`."),
-        (["topo", "-m"], "gputop has no topo. Use `nvidia-smi topo -m`."),
-        (["--query-gpu=index", "--format=csv"], "gputop has no --query-gpu. Use `nvidia-smi --qu"),
-    ],
-)
-def test_what_is_mistyped_gets_the_nearest(
-    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match=r"^2$"):
-        cli.main(words)
-    said = capsys.readouterr().err
-    assert said.startswith(f"gputop: error: {says}")
-    assert said.count("\n") == 1
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -195,15 +195,21 @@ def one(
     return Machine(readings=({**of, **(changes or {})},), **machine).watched(seconds)
 
 
+def several(*readings: Mapping[str, Value], **process: Any) -> Machine:
+    """Devices that do this, each with a process; those of a `job_id` are its ranks."""
+    many = range(len(readings))
+    ranks = [{"rank": n} if "job_id" in process else {} for n in many]
+    return Machine(
+        devices=tuple(map(device, many)),
+        readings=tuple({**WORKING, **each} for each in readings),
+        processes=tuple(trainer(n, **ranks[n], **process) for n in many),
+    )
+
+
 def watched(
     *readings: Mapping[str, Value], seconds: int = 30, machines: Any = (), **process: Any
 ) -> list[Snapshot]:
-    many = range(len(readings))
-    made = Machine(
-        devices=tuple(map(device, many)),
-        readings=tuple({**WORKING, **each} for each in readings),
-        processes=tuple(trainer(n, **process) for n in many),
-    )
+    made = several(*readings, **process)
     inventory = dataclasses.replace(made.inventory, devices=tuple(made.devices))
     found = []
     for _ in range(seconds):

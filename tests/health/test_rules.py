@@ -36,6 +36,7 @@ from tests.health.histories import (
     noise,
     one,
     saw,
+    several,
     silent,
     trainer,
 )
@@ -82,21 +83,12 @@ def left_open(seconds: float) -> Machine:
 def job(changes: Mapping[str, Any], many: int = 4, **process: Any) -> Machine:
     """Devices of one job, the first of which is another."""
     process = {"slurm_job": "7"} | process
-    return Machine(
-        devices=tuple(device(n) for n in range(many)),
-        readings=({**WORKING, **changes}, *[WORKING] * (many - 1)),
-        processes=tuple(trainer(n, **process) for n in range(many)),
-    ).watched(90)
+    return several(changes, *[WORKING] * (many - 1), **process).watched(90)
 
 
 def ranks(seconds: float = 90) -> Machine:
     waits = {BUSY: 100, SM: 12.0, TENSOR: 0.0}
-    names = {"world_size": 3, "job_id": "node01:29500"}
-    return Machine(
-        devices=tuple(device(n) for n in range(3)),
-        readings=(WORKING, {**WORKING, **waits}, {**WORKING, **waits}),
-        processes=tuple(trainer(n, rank=n, **names) for n in range(3)),
-    ).watched(seconds)
+    return several({}, waits, waits, world_size=3, job_id="node01:29500").watched(seconds)
 
 
 Case = tuple[str, Callable[[], Machine], Severity, str]
