@@ -17,8 +17,8 @@ import gputop.agent
 from gputop.agent.snapshot import DriverState, Inventory, Sample
 from gputop.schema.decode import decode
 from gputop.stream.agent_archive import BOOTSTRAP, PYTHON, agent_archive, agent_input
-from gputop.stream.launch import module_command
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
+from tests.e2e.shipped import run
 
 FOLDER = Path(gputop.agent.__file__).parent
 BOUND = 60.0
@@ -85,15 +85,8 @@ def known(record: object) -> set[str]:
 def test_everything_that_gputop_stream_sends(python: str, driver: FakeDriver) -> None:
     driver.write(FakeDevice(processes=(FakeProcess(os.getpid(), sm_percent=40),)), FakeDevice())
     words = ["--interval", "0.5", "--count", "4"]
-    done = subprocess.run(
-        [*module_command("gputop"), "stream", *words],
-        env={**os.environ, **driver.environment()},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=BOUND,
-        check=True,
-    )
-    expected, sample = newest(done.stdout)
+    printed = run("stream", *words, env=driver.environment()).stdout
+    expected, sample = newest(printed.encode())
     with agent(*words, python=python, environment=driver.environment()) as process:
         assert process.stdout is not None
         assert process.stderr is not None

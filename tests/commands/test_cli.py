@@ -11,11 +11,9 @@ from gputop.agent.snapshot import Host, Process, ProcessKind, Sample
 from gputop.commands.arguments import chosen_processes
 from gputop.commands.parser import COMMANDS, parse, parser
 from gputop.settings import Settings
-from gputop.stream.launch import module_command
-from tests.e2e.shipped import run
+from tests.e2e.shipped import GPUTOP, run
 from tests.terminal import ALTERNATE_SCREEN, Terminal
 
-GPUTOP = module_command("gputop")
 BOUND = 60.0
 
 

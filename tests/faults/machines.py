@@ -32,9 +32,6 @@ def said(diagnose: Callable[[System], Problem]) -> tuple[str, ...]:
     return f"  {problem.what}: {problem.why}.", f"  {problem.remedy}."
 
 
-# The driver.
-
-
 def library_elsewhere(stage: Stage) -> None:
     folder = stage.folder / "lib"
     folder.mkdir()
@@ -89,8 +86,6 @@ DRIVER = (
         then_silent=("crashed", "No data"),
     ),
 )
-
-# Single devices.
 
 
 def instance(number: int, gibibytes: int, profile: str) -> FakeInstance:

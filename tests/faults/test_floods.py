@@ -91,9 +91,6 @@ async def test_what_a_worker_on_a_node_says_does_not_pile_up() -> None:
     assert said[-2:] == [b"x", b""]
 
 
-# What a record may have.
-
-
 def too_many(name: str, number: int) -> Record:
     made: dict[str, Any] = {
         "devices": tuple(DeviceSample(f"GPU-{n}") for n in range(number)),
@@ -171,9 +168,6 @@ def test_the_dashboard_of_one_machine_names_what_was_left_out() -> None:
     assert list(telemetry.findings) == []
 
 
-# Recordings.
-
-
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 @pytest.mark.parametrize(
     "flood",
@@ -191,9 +185,6 @@ def test_a_recording_is_not_read_on_where_nothing_is_in_it(
     assert (len(recording.positions), recording.is_scanned) == (3, True)
     assert recording.ending is not None
     assert recording.ending.startswith("damaged at line 5; ")
-
-
-# The shipped command.
 
 
 FLOOD = """\

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from gputop.training.runs import Run, read_run
-from tests.e2e.shipped import GPUTOP, SOON, dashboard, run, see
+from tests.e2e.shipped import GPUTOP, dashboard, run, see
 from tests.terminal import Terminal
 
 STEPS = 400
@@ -46,25 +46,18 @@ def perform(ending: Ending, folder: Path) -> None:
         command = ["/bin/sh", "-c", '"$@"; true', "sh", *command]
     with Terminal(command, env=environment) as terminal:
         runs = folder / "gputop" / "runs"
-        terminal.until(lambda: begun(runs))
-        (run,) = begun(runs)
+        terminal.until(lambda: found_in(runs))
+        (begun,) = found_in(runs)
         terminal.collect(ending.seconds)
         end(ending.way, terminal)
-        output = subprocess.run(
-            [*GPUTOP, "run", "--attach", run.name],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=SOON,
-            env={**os.environ, **environment},
-        )
+        output = run("run", "--attach", begun.name, env=environment)
     found = [int(line.split()[1]) for line in output.stdout.splitlines()]
     assert found == [*range(STEPS)], f"{ending}: {len(found)} lines"
     assert output.returncode == STATUS, ending
 
 
-def begun(folder: Path) -> list[Run]:
-    return [run for each in folder.glob("*") if (run := read_run(each)) is not None]
+def found_in(folder: Path) -> list[Run]:
+    return [found for each in folder.glob("*") if (found := read_run(each)) is not None]
 
 
 def end(way: str, terminal: Terminal) -> None:
