@@ -5,8 +5,9 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
-from tests.agent.fake_proc import stat_line
+from tests.agent.fake_proc import process_files
 
 _SOURCE = Path(__file__).with_name("pretend.c")
 
@@ -24,22 +25,8 @@ class Pretended:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
-    def add(
-        self,
-        pid: int,
-        command: bytes,
-        uid: int,
-        cgroup: bytes,
-        environment: bytes = b"",
-    ) -> None:
-        for name, content in {
-            "stat": stat_line(pid, start=500, pages=2_000),
-            "cmdline": command,
-            "cgroup": cgroup,
-            "environ": environment,
-            f"task/{pid}/children": b"",
-            "status": b"Name:\tx\nUid:\t%d\t9\t9\t9\nGid:\t0\n" % uid,
-        }.items():
+    def add(self, pid: int, **process: Any) -> None:
+        for name, content in process_files(pid, pages=2_000, **process).items():
             self.write(f"proc/{pid}/{name}", content)
 
 

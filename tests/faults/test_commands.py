@@ -42,7 +42,7 @@ def nasty_machine(driver: FakeDriver, tmp_path: Path) -> dict[str, str]:
     machine.write("user.7000", raw(f"u{ALL}"))
     machine.add(
         FIRST_PID,
-        raw(f"cmd{ALL}") + b"\xff\0" + b"L" * 50_000,
+        command=raw(f"cmd{ALL}") + b"\xff\0" + b"L" * 50_000,
         uid=7000,
         cgroup=b"0::/lxc.payload." + raw(ALL).replace(b"/", b"").replace(b"\n", b"") + b"\n",
     )

@@ -25,10 +25,8 @@ MOMENTS = [round(DICE.uniform(0.0, RUN_SECONDS + 1.5), 2) for _ in range(3)]
 
 
 @pytest.fixture
-def python(driver: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    driver.write(*free(0))
-    for name, value in driver.environment().items():
-        monkeypatch.setenv(name, value)
+def python(nvml: FakeDriver, tmp_path: Path) -> str:
+    nvml.write(*free(0))
     return fake_interpreter(tmp_path, worker().replace('asked["seconds"]:', f"{RUN_SECONDS}:"))
 
 

@@ -57,10 +57,10 @@ def people_the_machine(stage: Stage) -> None:
         stage.pretended.write(f"user.{FIRST_UID + n}", raw(f"u{text}")[:200].replace(b"\n", b""))
         stage.pretended.add(
             FIRST_PID + n,
-            raw(kind + text) + b"\0arg",
+            command=raw(kind + text) + b"\0arg",
             uid=FIRST_UID + n,
             cgroup=b"0::/lxc.payload." + container + b"\n",
-            environment=raw(f"A={text}") + b"\0" + raw(f"B{text}=x") + b"\0",
+            environ=raw(f"A={text}") + b"\0" + raw(f"B{text}=x") + b"\0",
         )
     stage.pretended.write("hostname", raw("h" + TEXTS["csi"] + TEXTS["wide"])[:60])
 
