@@ -7,42 +7,19 @@ from typing import Any
 
 import pytest
 
-from gputop.agent.linux.procfs import TICKS_PER_SECOND, read_stat
+from gputop.agent.linux.procfs import TICKS_PER_SECOND
 from gputop.agent.masking import MASK
 from gputop.ui.processes.process_details import COMMAND_BYTES, MOST_PARENTS, read_details
 from tests.agent.fake_proc import FakeProc
+from tests.agent.test_procfs import child, proc, start_of
 
+__all__ = ["child", "proc"]
 START = 1700000000 + 500 / TICKS_PER_SECOND
 
 
-@pytest.fixture
-def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeProc:
-    return FakeProc(tmp_path, monkeypatch)
-
-
-def start_of(process: subprocess.Popen[bytes]) -> float:
-    return read_stat(process.pid).started
-
-
-def test_a_real_process() -> None:
-    variables = {
-        b"A": b"b=c",
-        b"EMPTY": b"",
-        b"ESC": b"\x1b[31m",
-        b"RAW": b"\xff",
-        b"\xc3\xa4": b"2",
-    }
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        ["/bin/cat"], stdin=pipe, stdout=pipe, env=variables, bufsize=0
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(b"\n")
-        process.stdout.read(1)  # before it runs, its environment is empty
-        found = read_details(process.pid, start_of(process))
-        process.kill()
-    assert found.command == found.unmasked == "/bin/cat"
+def test_a_real_process(child: subprocess.Popen[bytes]) -> None:
+    found = read_details(child.pid, start_of(child))
+    assert found.command == found.unmasked == child.args[0]  # type: ignore[index]
     assert found.state in ("S", "R")
     assert found.threads == 1
     assert found.parents[0][0] == os.getpid()
