@@ -29,7 +29,6 @@ MISSING = "command=no-such-gputop"
 NOISY = r"""printf 'Welcome to \033[31mhost\033[0m\n\n{"motd": 1}\n'"""
 
 TITLE = r"""printf '\033]0;ada@host: ~\007'"""
-"""Sets the title of a window, without a newline."""
 PROMPT = f"printf 'Choose a project: '; {HANGING}"
 
 

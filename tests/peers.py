@@ -21,7 +21,6 @@ from tests.terminal import Terminal
 FROM_PYPI = {"nvitop": "1.7.2", "gpustat": "1.1.1"}
 NAMES = ("gputop", "stream", *FROM_PYPI, "nvtop")
 UNMARKED = {"default", "000000"}
-"""Backgrounds that mark nothing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

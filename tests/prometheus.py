@@ -184,7 +184,6 @@ class Site:
         self.changes = changes
         self.now = NOW
         self.gone: set[int] = set()
-        """Those whose series have ended."""
         self._made: dict[tuple[object, ...], Response] = {}
 
     def __call__(self, request: Request) -> Response:

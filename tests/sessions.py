@@ -57,7 +57,6 @@ def sweep_points(dtype: str, tflops: float, launch_seconds: float) -> tuple[Poin
 
 
 STEPS = {"7B": (4096, 0.41), "70B": (4096, 0.52)}
-"""Tokens, and TFLOP/s."""
 COPIES = {
     "device to device": 3.9e12,
     "host to device, pageable": 1.2e10,
@@ -109,7 +108,6 @@ POINTS: dict[str, tuple[Point, ...]] = {
         )
     ),
 }
-"""The rows of every kind that has some."""
 NOTES = {
     "sweep": ("float32: no size from 6144 on, the time was up",),
     "step": ("70B: left out, it needs 61.2 GiB, and 30.1 GiB may be used",),

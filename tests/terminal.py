@@ -113,7 +113,6 @@ class Terminal:
     ) -> None:
         self.run_id = uuid.uuid4().hex
         self.raw = b""
-        """All that the program wrote, byte for byte."""
         self.on_read: Callable[[Terminal], None] = lambda _: None
         """Called after each piece of output: what must be so at every moment."""
         self._status: int | None = None

@@ -69,7 +69,6 @@ WITHOUT = {
         {"asyncio", "decimal", "fractions", "msgspec", "platformdirs", "ssl", "statistics"},
     ),
 }
-"""Programs, and modules that they have no use for."""
 
 
 @pytest.mark.parametrize("name", WITHOUT)

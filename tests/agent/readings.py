@@ -30,7 +30,6 @@ class Row(NamedTuple):
     driver: dict[str, Any]
     value: Any
     fails: tuple[str, ...]
-    """The functions or fields that it comes from."""
 
 
 def same(name: str, value: Any, fails: tuple[str, ...]) -> Row:

@@ -27,7 +27,6 @@ ID = "4f1c0ab2d9e7" + "8635" * 13
 SECRET = "hunter2-and-more"  # noqa: S105 - it must not be seen
 TORCHRUN = "RANK=5\0WORLD_SIZE=8\0MASTER_ADDR=node01\0MASTER_PORT=29500"
 START = BOOT_TIME + 500 / TICKS_PER_SECOND
-"""Of the processes in the directory."""
 
 
 def find(owners: Owners, pid: int) -> Process:

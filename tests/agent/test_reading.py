@@ -19,7 +19,6 @@ class Machine:
         for reader in self.readers:
             reader.gate.set()
         self.by: list[tuple[int, int]] = []
-        """The thread and the device of each read, in order."""
         self.threads = ReadingThreads(self.readers, self.read)
 
     def read(self, reader: Reader) -> tuple[DeviceReading, ...]:

@@ -17,7 +17,6 @@ class Lab:
         self.folder = folder
         self.run_id = str(uuid.uuid4())
         self.environment = {MARKER: self.run_id, "PATH": os.environ["PATH"]}
-        """Environment of the remote commands."""
         self._hosts: list[Sshd] = []
         self._key = sshd.make_key(folder / "user-key")
         self._options: dict[str, str] = {}

@@ -1,6 +1,5 @@
 import os
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -72,25 +71,10 @@ def test_leaving_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
         terminal.wait_until_gone(SOON)
 
 
-def asked(ssh: FakeSsh, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    ssh.does("b", fake_ssh.REFUSED)
-    hosts = ("--host", "b", "--host", "a", *STREAM)
-    return run(command, *hosts, *arguments, env={**NO_DRIVER, "PATH": ssh.path})
-
-
-def test_the_status_of_several_hosts(ssh: FakeSsh) -> None:
-    done = asked(ssh, "status")
-    heading, titles, *devices = done.stdout.splitlines()
-    assert heading.startswith(f"a ({streams.inventory(2).hostname}) · ")
-    assert titles.split()[:2] == ["GPU", "name"]
-    assert [line.split()[0] for line in devices] == ["0", "1"]
-    assert done.returncode == 3
-    assert done.stderr.startswith("gputop: error: b is unreachable: ")
-    assert done.stderr.count("\n") == 1
-
-
 def test_the_stream_of_several_hosts(ssh: FakeSsh) -> None:
-    done = asked(ssh, "stream", "--interval", "0.25", "--count", "2")
+    ssh.does("b", fake_ssh.REFUSED)
+    words = ("--host", "b", "--host", "a", *STREAM, "--interval", "0.25", "--count", "2")
+    done = run("stream", *words, env={**NO_DRIVER, "PATH": ssh.path})
     assert (done.returncode, done.stderr) == (0, "")
     last = decode(done.stdout.splitlines()[-1].encode())
     assert isinstance(last, Sample)

@@ -14,7 +14,6 @@ from tests.e2e.shipped import GIB
 from tests.faults.scenario import NO_ZERO, WELL, Deed, Scenario, Stage, three
 
 BACK = ("44 %", "48°C")
-"""What the device 1 has."""
 FAULTS = ("LOST", "NOT RESPONDING", "NEEDS RESET", "not answering", " old")
 
 

@@ -39,7 +39,6 @@ KEYS = (
     Key("2", shows(" Kind "), "the benchmark"),
     Key("1", hides(" Kind "), "the monitor again"),
 )
-"""These must be answered, whatever happens."""
 WELL = ("0 Test 0", "1 Test 1", "2 Test 2", "44 %")
 NO_ZERO = (r"\b0 ?°C", r"\b0 W", r"\b0 MHz")
 
@@ -79,24 +78,19 @@ class Scenario:
     mend: Deed | None = None
     """Ends the fault; None where it stays."""
     then: tuple[str, ...] = ()
-    """What the screen has, all at once, once it is mended."""
     then_silent: tuple[str, ...] = ()
     at_start: bool = False
     """Whether the fault is there before gputop starts; else all is well on screen before."""
     before: tuple[str, ...] = WELL
-    """What the screen has while all is well."""
     alive: int | None = 0
     """A device whose numbers must go on moving meanwhile; None where there is none."""
     keys: tuple[Key, ...] = KEYS
-    """What must be answered while the fault lasts."""
     devices: Callable[[int], tuple[FakeDevice, ...]] = three
-    """Those of the machine, of a process id to hold them."""
     prepare: Deed | None = None
     """Done before gputop starts: files, and more `environment` of the stage."""
     within: Callable[[Path, list[str]], list[str]] | None = None
     """What it is run in, such as a shell: makes that of a folder for files and its command."""
     unwritten: tuple[bytes, ...] = ()
-    """What it never writes to the terminal."""
     rows: int = 40
 
     def __str__(self) -> str:
@@ -121,7 +115,6 @@ class Stage:
         self.scenario = scenario
         self.driver = driver
         self.folder = folder
-        """A place for files."""
         self.environment = driver.environment()
         """Variables of gputop, which what prepares it may add to."""
         self.stopped = 0

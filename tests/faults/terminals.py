@@ -10,7 +10,6 @@ from tests.faults.scenario import WELL, Scenario, Stage
 from tests.terminal import ALTERNATE_SCREEN
 
 LATER, LATER_YET = 77, 23
-"""Utilizations of device 1 after its 44 %."""
 WRONG_AGES = "No data for|NOT RESPONDING|sampler stopped|AWAY for"
 
 

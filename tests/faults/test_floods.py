@@ -33,7 +33,6 @@ from tests.fake_ssh import FakeSsh
 from tests.sessions import Session
 
 BOUND = 60.0
-"""Seconds after which something that a test waits for counts as hung."""
 TINY = to_line(Sample(1.0, Host()))
 NOW = streams.NOW
 BEGIN: list[Record] = [streams.inventory(2), streams.sample(2)]

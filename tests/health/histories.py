@@ -22,7 +22,6 @@ HELD, UNATTRIBUTED = "memory_attributed_bytes", "memory_unattributed_bytes"
 WATTS, LIMIT, CLOCK = "power_watts", "power_limit_watts", "sm_clock_mhz"
 REASONS, GENERATION, WIDTH = "clock_event_reasons", "pcie_generation", "pcie_width"
 RX, TX = "pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second"
-"""Names of readings."""
 Value = Any
 """A value, or a function of the tick that gives one."""
 

@@ -68,7 +68,6 @@ def without(*names: str, why: Absence = UNSUPPORTED, **machine: Any) -> Machine:
 
 
 SHARED = (replace(device(), memory_is_shared=True),)
-"""A device that uses the host's memory."""
 
 
 def at(seconds: float, code: int | None) -> Event:
