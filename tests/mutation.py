@@ -204,13 +204,8 @@ def main() -> int:
     add("--folder", default="gputop", help="the part of the package to change (default: all)")
     add("--jobs", type=int, default=1, help="copies that run at once")
     add("--seconds", type=float, default=600.0, help="time limit of each fault")
-    add("--list", action="store_true", help="only print the faults, and the tests that judge them")
     options = parser.parse_args()
     faults = drawn(options.faults, options.seed, options.folder)
-    if options.list:
-        for fault in faults:
-            print(fault, *(f"    {' '.join(tests)}" for tests in tests_of(fault.file)), sep="\n")
-        return 0
     copies: SimpleQueue[Path] = SimpleQueue()
 
     def judge(fault: Fault) -> tuple[Fault, str | None]:

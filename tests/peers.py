@@ -1,8 +1,4 @@
-"""Other monitors of NVIDIA GPUs, for comparisons: what they are, where they come from, their keys.
-
-nvitop and gpustat come from PyPI, pinned, into an environment of their own; nvtop is used where it
-is installed. Each is started as its users would to see the most of it once a second.
-"""
+"""Other monitors of NVIDIA GPUs, for comparisons, and the keys that they answer."""
 
 import dataclasses
 import os

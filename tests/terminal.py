@@ -1,11 +1,4 @@
-"""A terminal for end-to-end tests: a program in a real pty, its screen kept by pyte.
-
-with Terminal(["gputop"], env=driver.environment(), columns=120, rows=40) as terminal:
-    terminal.wait_for("H100")
-    terminal.send("q")
-    assert terminal.wait() == 0
-    terminal.wait_until_gone()
-"""
+"""A terminal for end-to-end tests: a program in a real pty, its screen kept by pyte."""
 
 from __future__ import annotations
 
@@ -176,13 +169,6 @@ class Terminal:
     def bytes_received(self) -> int:
         return len(self.raw)
 
-    def find(self, text: str) -> tuple[int, int]:
-        """Column and row of the first such text; `screen.buffer[row][column]` has its colours."""
-        for row, line in enumerate(self.screen.display):
-            if text in line:
-                return line.index(text), row
-        raise ScreenError(f"no {text!r} on screen:\n{self.text}")
-
     @property
     def modes(self) -> set[int]:
         """The private modes that are set, such as `ALTERNATE_SCREEN` or 1000 for the mouse."""
@@ -250,9 +236,6 @@ class Terminal:
     def send(self, keys: str | bytes) -> None:
         """Type; keys beyond letters are their escape sequences (`\\x1b[A` is up)."""
         self._write(keys.encode() if isinstance(keys, str) else keys)
-
-    def feed(self, data: bytes) -> None:
-        self._stream.feed(data)
 
     def resize(self, columns: int, rows: int) -> None:
         """Change the size; the kernel tells the program (SIGWINCH)."""
