@@ -113,7 +113,6 @@ def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def _own_directories(_homes: Iterator[Path]) -> Iterator[None]:
-    """Keep what a test or its children write out of the user's home."""
     home = next(_homes)
     home.mkdir()
     with pytest.MonkeyPatch.context() as environment:
@@ -151,12 +150,10 @@ def build_driver(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
 
 @pytest.fixture
 def driver(build_driver: Callable[..., Path], tmp_path: Path) -> FakeDriver:
-    """A fake driver for programs started with its `environment()`."""
     return FakeDriver(tmp_path, build_driver())
 
 
 @pytest.fixture
 def nvml(driver: FakeDriver) -> Iterator[FakeDriver]:
-    """The fake driver, for `pynvml` in this process."""
     with loaded(driver):
         yield driver

@@ -38,7 +38,6 @@ def drawn(seed: str | int) -> Random:
 
 
 def gpu(number: int, random: Random, **changes: Any) -> Gpu:
-    """One of a job that trains, of one that serves, or of none."""
     host, index = divmod(number, HOST_GPUS)
     rack = host // RACK_HOSTS
     name, memory, limit = MODELS[rack // 4 % len(MODELS)]

@@ -139,7 +139,6 @@ def _table(command: argparse.ArgumentParser) -> str:
 
 
 def _shown(command: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Return the actions in the order of the help, which is by groups."""
     actions = [action for group in command._action_groups for action in group._group_actions]
     return [a for a in actions if a.help != argparse.SUPPRESS and a.dest != "help"]
 

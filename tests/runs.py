@@ -52,7 +52,6 @@ def begin(
 
 
 def ended(target: request.Target, *events: Event) -> DeviceRun:
-    """A run of that device after these events, the last of which is its end."""
     run = DeviceRun(Request(target, "float32", None, 10.0))
     for event in events:
         run.add_event(event)

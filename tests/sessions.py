@@ -226,6 +226,5 @@ class EndlessSession(PreparedSession):
         yield Done(dataclasses.replace(last.result, stopped=self._by))
 
     async def stop(self, by: str = "user") -> None:
-        """Ends it."""
         self._by = by
         self._stopped.set()

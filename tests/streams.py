@@ -45,7 +45,6 @@ def device(index: int, **changes: Any) -> Device:
 
 
 def readings(index: int, **changes: Any) -> DeviceSample:
-    """Its readings: other ones for every index."""
     made = DeviceSample(
         uuid=device(index).uuid,
         age_seconds=0.0,
@@ -86,7 +85,6 @@ def process(pid: int, index: int, **changes: Any) -> Process:
 
 
 def unseen(pid: int, index: int, reason: Absence = Absence.LOST, **changes: Any) -> Process:
-    """A process that only the driver knows."""
     owned = "user command start_time cpu_percent memory_resident_bytes parent_pid"
     names = [*owned.split(), "container", "pod", "slurm_job"]
     nothing: dict[str, Any] = dict.fromkeys(names)
@@ -153,7 +151,6 @@ def no_driver() -> Inventory:
 
 
 def host(cores: int = 8) -> Host:
-    """A host with other numbers on every core."""
     percent = tuple(float((13 * (n + 1)) % 100) for n in range(cores))
     return Host(
         cpu_percent=round(sum(percent) / cores, 1),

@@ -27,7 +27,6 @@ OLDEST = (3, 9)
 
 
 def _pythons() -> dict[tuple[int, int], str]:
-    """Return an interpreter of each version. Shims of pyenv run those of its own folder."""
     found = {sys.version_info[:2]: sys.executable}
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
     for path in sorted(home.glob(".pyenv/versions/3.*/bin/python")):

@@ -28,7 +28,6 @@ def cpuinfo(*clocks: str) -> Files:
 
 
 def policy(number: int, current: str | None, cpuinfo: str | None = None) -> Files:
-    """Folder of the frequency of some CPUs; None for a file that is not there."""
     folder = f"/sys/devices/system/cpu/cpufreq/policy{number}"
     files = {f"{folder}/scaling_max_freq": "3400000\n", f"{folder}/scaling_min_freq": "800000\n"}
     if current is not None:

@@ -51,7 +51,6 @@ class Watched(OneDevice):
         assert set(self.after()) == {(0, 0, 0, 0)}
 
     def after(self, *rows: FakeUsage, seconds: float = 1.0) -> list[tuple[int | None, ...]]:
-        """What they used by these rows, which come so much later."""
         ms = round(1000 * (self.clock.now + seconds - self.began))
         rows = tuple(replace(row, age_ms=row.age_ms - ms) for row in rows)
         self.nvml.change(0, usage=rows)

@@ -26,7 +26,6 @@ class Machine:
         return reader.read(gpm=True)
 
     def tick(self, patience: float = 60.0) -> dict[int, list[int]]:
-        """Reads all; returns the devices that each thread read, in its order."""
         self.by.clear()
         self.threads.read_all(patience)
         found: dict[int, list[int]] = {}

@@ -124,7 +124,6 @@ def test_a_throttle_time_that_grows_faster_than_time_is_absent(nvml: FakeDriver)
     device = OneDevice(nvml, FakeDevice())
 
     def throttled(seconds: float) -> float | None:
-        """What it says, 5 s later, when the driver has counted that many seconds of a power cap."""
         found = device.read(5.0, values={"field.74": round(seconds * 1e9), "field.78": 0})
         assert found.clock_event_seconds is not None
         assert found.clock_event_seconds["low_utilization"] == 0.0

@@ -24,7 +24,6 @@ NO_DATA_YET = Absence.NO_DATA_YET
 
 
 def rows(numbers: Iterable[int], percent: float | None = None) -> tuple[FakeSample, ...]:
-    """One each step, whose value is its number unless it is given."""
     return tuple(FakeSample(n * STEP, n if percent is None else percent) for n in numbers)
 
 

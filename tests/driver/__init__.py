@@ -330,12 +330,10 @@ class FakeDriver:
         new.replace(self._state)
 
     def report_xid(self, index: int, number: int) -> None:
-        """Let the device report an Xid to who has registered for it."""
         self._events.append(f"{index} {XID:#x} {number}")
         self.change_machine()
 
     def calls(self, index: int | None = None) -> Counter[str]:
-        """How often each function was called so far, on a device or at all."""
         if not self._calls.exists():
             return Counter()
         rows = (line.split() for line in self._calls.read_text().splitlines())

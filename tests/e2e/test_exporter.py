@@ -53,8 +53,6 @@ class Exporter:
             self.errors.append(line)
 
     def says(self, text: str) -> str:
-        """Wait for a line with that text on standard error, and return it."""
-
         def found() -> list[str]:
             return [line for line in self.errors if text in line]
 
@@ -152,7 +150,6 @@ def test_where_there_is_no_driver_it_says_so_and_goes_on() -> None:
 
 
 def refused(*arguments: str) -> str:
-    """The line that the exporter ends with, where it could not run."""
     done = run("exporter", "--demo", *arguments)
     assert (done.returncode, done.stdout) == (3, "")
     (line,) = done.stderr.splitlines()
@@ -227,7 +224,6 @@ def prometheus(folder: Path, config: str) -> Iterator[str]:
 
 
 def results_of(url: str, query: str) -> list[dict[str, Any]]:
-    """Return what that Prometheus has for a query now; nothing while it starts."""
     try:
         with urlopen(f"{url}/api/v1/query?query={quote(query)}", timeout=SOON) as found:  # noqa: S310
             return list(json.load(found)["data"]["result"])

@@ -178,7 +178,6 @@ class Stage:
         self._keep_alive()
 
     def _look(self, terminal: Terminal) -> None:
-        """At each frame: nothing wrong may be on the screen for a moment."""
         if self._faulty and self._never is not None and not terminal.is_painting:
             wrong = self._never.search(terminal.text)
             assert wrong is None, f"{wrong[0]!r} on screen:\n{terminal.text}"
@@ -207,7 +206,6 @@ class Stage:
         return (after - before) / (time.monotonic() - began)
 
     def _end(self) -> None:
-        """Quit; nothing may be left, and the terminal must be as it was."""
         terminal, scenario = self.terminal, self.scenario
         terminal.send("q")
         status = terminal.wait()

@@ -91,7 +91,6 @@ GPM_OFF = dict.fromkeys(NO_GPM, Absence.DISABLED)
 
 
 def trainer(index: int = 0, **changes: Any) -> Process:
-    """A rank of a job; its loader keeps up."""
     known: dict[str, Any] = {
         "memory_used_bytes": 59 * GIB,
         "cpu_percent": 60.0,

@@ -61,7 +61,6 @@ FULL_NOW = {"memory_used_bytes": 80 << 30, "memory_free_bytes": 0}
 
 
 def begun(*records: Record | Interruption) -> dict[tuple[str, str], float]:
-    """Findings begun, by device and rule; those that never did are left out."""
     found = named(found_in(*records), "gputop_findings_total")
     assert len(found) % len(RULES) == 0
     return {(k["index"], k["rule"]): v for k, v in found if v}
