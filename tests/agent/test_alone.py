@@ -34,6 +34,7 @@ def _pythons() -> dict[tuple[int, int], str]:
             found.setdefault((3, int(minor[1])), str(path))
     for number in range(OLDEST[1], OLDEST[1] + 10):
         on_path = shutil.which(f"python3.{number}")
+        # A shim of pyenv runs the version of its folder, whatever its name says.
         if on_path and Path(on_path).parent.name != "shims":
             found.setdefault((3, number), on_path)
     return found
