@@ -1,5 +1,3 @@
-"""Neutral environment for every test, the number of processes, and the fake driver."""
-
 import compileall
 import itertools
 import os
@@ -115,7 +113,6 @@ def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def _own_directories(_homes: Iterator[Path]) -> Iterator[None]:
-    """Keep what a test or its children write out of the user's home."""
     home = next(_homes)
     home.mkdir()
     with pytest.MonkeyPatch.context() as environment:
@@ -138,15 +135,6 @@ def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-@pytest.fixture
-def no_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep Python from compiling to files where they may not grow.
-
-    It takes half a module for a whole one, and all others that import it fail.
-    """
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-
-
 @pytest.fixture(scope="session")
 def build_driver(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Compile the fake driver, `without` some functions; skips where there is no C compiler."""
@@ -162,12 +150,10 @@ def build_driver(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
 
 @pytest.fixture
 def driver(build_driver: Callable[..., Path], tmp_path: Path) -> FakeDriver:
-    """A fake driver for programs started with its `environment()`."""
     return FakeDriver(tmp_path, build_driver())
 
 
 @pytest.fixture
 def nvml(driver: FakeDriver) -> Iterator[FakeDriver]:
-    """The fake driver, for `pynvml` in this process."""
     with loaded(driver):
         yield driver

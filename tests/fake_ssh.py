@@ -29,13 +29,10 @@ MISSING = "command=no-such-gputop"
 NOISY = r"""printf 'Welcome to \033[31mhost\033[0m\n\n{"motd": 1}\n'"""
 
 TITLE = r"""printf '\033]0;ada@host: ~\007'"""
-"""Sets the title of a window, without a newline."""
 PROMPT = f"printf 'Choose a project: '; {HANGING}"
 
 
 class FakeSsh:
-    """The folder of the program, for the PATH, and what its hosts do."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         program = folder / "ssh"
@@ -48,7 +45,6 @@ class FakeSsh:
 
     @property
     def path(self) -> str:
-        """A PATH with this `ssh`."""
         return f"{self.folder}:/usr/bin:/bin"
 
 

@@ -34,12 +34,10 @@ WRONG = (
 
 
 def drawn(seed: str | int) -> Random:
-    """The same numbers for the same seed."""
     return Random(seed)  # noqa: S311 - nothing is secret here
 
 
 def gpu(number: int, random: Random, **changes: Any) -> Gpu:
-    """One of a job that trains, of one that serves, or of none."""
     host, index = divmod(number, HOST_GPUS)
     rack = host // RACK_HOSTS
     name, memory, limit = MODELS[rack // 4 % len(MODELS)]
@@ -112,7 +110,6 @@ def _made(count: int, seed: int, tick: int) -> Fleet:
 
 
 def without_readings(each: Gpu) -> Gpu:
-    """One that says nothing any more."""
     return dataclasses.replace(
         each,
         age_seconds=250.0,

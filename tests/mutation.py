@@ -71,8 +71,6 @@ Workers run in another interpreter, a screen is tested as a whole, and a command
 
 @dataclass(frozen=True)
 class Fault:
-    """A place of the package, and its new text."""
-
     file: Path
     line: int
     begin: int
@@ -88,7 +86,6 @@ class Fault:
 
 
 def faults_of(file: Path) -> Iterator[Fault]:
-    """Yield all faults that can be made in a file."""
     content = (ROOT / file).read_bytes()
     starts = [0]
     for line in content.splitlines(keepends=True):
@@ -155,7 +152,6 @@ def tests_of(file: Path) -> list[list[str]]:
 
 
 def copy_checkout(folder: Path) -> None:
-    """Copy what the tests need."""
     for name in COPIED:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
@@ -165,7 +161,6 @@ def copy_checkout(folder: Path) -> None:
 
 
 def found_by(fault: Fault, folder: Path, seconds: float) -> str | None:
-    """Return the first test that fails with the fault in that copy, or None."""
     path = folder / fault.file
     content = path.read_bytes()
     path.write_bytes(content[: fault.begin] + fault.new.encode() + content[fault.end :])
@@ -211,13 +206,8 @@ def main() -> int:
     add("--folder", default="gputop", help="the part of the package to change (default: all)")
     add("--jobs", type=int, default=1, help="copies that run at once")
     add("--seconds", type=float, default=600.0, help="time limit of each fault")
-    add("--list", action="store_true", help="only print the faults, and the tests that judge them")
     options = parser.parse_args()
     faults = drawn(options.faults, options.seed, options.folder)
-    if options.list:
-        for fault in faults:
-            print(fault, *(f"    {' '.join(tests)}" for tests in tests_of(fault.file)), sep="\n")
-        return 0
     copies: SimpleQueue[Path] = SimpleQueue()
 
     def judge(fault: Fault) -> tuple[Fault, str | None]:

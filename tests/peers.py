@@ -1,8 +1,4 @@
-"""Other monitors of NVIDIA GPUs, for comparisons: what they are, where they come from, their keys.
-
-nvitop and gpustat come from PyPI, pinned, into an environment of their own; nvtop is used where it
-is installed. Each is started as its users would to see the most of it once a second.
-"""
+"""Other monitors of NVIDIA GPUs, for comparisons, and the keys that they answer."""
 
 import dataclasses
 import os
@@ -21,13 +17,10 @@ from tests.terminal import Terminal
 FROM_PYPI = {"nvitop": "1.7.2", "gpustat": "1.1.1"}
 NAMES = ("gputop", "stream", *FROM_PYPI, "nvtop")
 UNMARKED = {"default", "000000"}
-"""Backgrounds that mark nothing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Peer:
-    """A monitor, gputop itself among them."""
-
     name: str
     version: str
     command: tuple[str, ...]
@@ -42,7 +35,6 @@ class Peer:
         return f"{self.name} {self.version}"
 
     def environment(self, driver: FakeDriver, home: Path) -> dict[str, str]:
-        """That of a terminal of 256 colours, with a home of its own."""
         folders = {f"XDG_{kind}_HOME": str(home) for kind in ("CACHE", "CONFIG", "DATA", "STATE")}
         neutral = {"LANG": "C.UTF-8", "LC_ALL": "", "COLORTERM": ""}
         return {**neutral, **folders, "HOME": str(home), **driver.environment()}
@@ -74,7 +66,6 @@ def peers(folder: Path, names: Iterable[str] = NAMES) -> list[Peer]:
 
 
 def _from_pypi(folder: Path, names: list[str]) -> dict[str, Peer]:
-    """Installs them, if there are any."""
     if not names:
         return {}
     home = folder / "venv"

@@ -24,7 +24,6 @@ class Request(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the name of the fleet's query, or an empty text."""
         return NAMES.get(self.parameters.get("query", ""), "")
 
 
@@ -44,7 +43,6 @@ NAMES = {
 def vector(
     rows: Iterable[tuple[Mapping[str, Any], Any]], now: float = NOW, **more: Any
 ) -> Response:
-    """An answer to an instant query: labels with their numbers."""
     result = [{"metric": labels, "value": [now, str(value)]} for labels, value in rows]
     data = {"resultType": "vector", "result": result}
     return answer({"status": "success", "data": data, **more})
@@ -150,7 +148,6 @@ def _handler(fake: FakePrometheus) -> type[BaseHTTPRequestHandler]:
 
 
 def uuid(number: int) -> str:
-    """One for each number."""
     return f"GPU-{number:08x}-0000-0000-0000-{number:012x}"
 
 
@@ -187,7 +184,6 @@ class Site:
         self.changes = changes
         self.now = NOW
         self.gone: set[int] = set()
-        """Those whose series have ended."""
         self._made: dict[tuple[object, ...], Response] = {}
 
     def __call__(self, request: Request) -> Response:

@@ -25,7 +25,6 @@ def samples(count: int, devices: int = 1, gaps: dict[int, float] | None = None) 
 
 
 def write(path: Path, made: Iterable[Record]) -> Path:
-    """The file, as gputop writes it."""
     file = GrowingFile(path)
     for record in made:
         file.write_record(record)

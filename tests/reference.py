@@ -56,7 +56,6 @@ INTERVALS |= dict.fromkeys(
 
 
 def reference() -> str:
-    """Every option of every command, as Markdown."""
     top = parser()
     parts = ["<details><summary><code>gputop [OPTIONS]</code></summary>\n", _table(top)]
     for name, sub in commands(top).items():
@@ -67,13 +66,11 @@ def reference() -> str:
 
 
 def commands(top: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Return the parser of each command."""
     actions: list[argparse.Action] = vars(top)["_actions"]
     return next(action.choices for action in actions if isinstance(action.choices, dict))
 
 
 def manual() -> str:
-    """Return the manual page, in the macros of man(7)."""
     top = parser()
     parts = [
         '.\\" Made from the parser by `python -m tests.reference`.',
@@ -142,7 +139,6 @@ def _table(command: argparse.ArgumentParser) -> str:
 
 
 def _shown(command: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Return the actions in the order of the help, which is by groups."""
     actions = [action for group in command._action_groups for action in group._group_actions]
     return [a for a in actions if a.help != argparse.SUPPRESS and a.dest != "help"]
 

@@ -16,8 +16,6 @@ WINDOW = 0.25
 
 
 class Clock:
-    """Unix time by hand."""
-
     def __init__(self, time: float = NOW) -> None:
         self.time = time
 
@@ -46,7 +44,6 @@ def gpu_result(seconds: float, **changes: Any) -> Result:
 def begin(
     target: request.Target, seconds: float, dtype: str = "float32"
 ) -> tuple[DeviceRun, Clock]:
-    """A run whose products are about to be timed, and its clock."""
     clock = Clock()
     run = DeviceRun(Request(target, dtype, None, seconds), clock)
     for event in (Hello("3.11.7", "2.13.0", target.name, 2, 4242), PLANNED):
@@ -55,7 +52,6 @@ def begin(
 
 
 def ended(target: request.Target, *events: Event) -> DeviceRun:
-    """A run of that device after these events, the last of which is its end."""
     run = DeviceRun(Request(target, "float32", None, 10.0))
     for event in events:
         run.add_event(event)
@@ -112,6 +108,5 @@ def cpu_run(seconds: float, until: float, *, ended: bool = False) -> DeviceRun:
 
 
 def look(run: DeviceRun, seen: Sample) -> None:
-    """Takes in a sample of a machine with one GPU."""
     run.add_event(inventory(1))
     run.add_event(seen)

@@ -1,16 +1,13 @@
 """The schemas that `gputop schema` prints, and what is wrong with a document by them."""
 
 import json
-import subprocess
 from functools import cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from gputop.stream.launch import module_command
-
-BOUND = 150.0
+from tests.e2e.shipped import run
 
 
 @cache
@@ -24,12 +21,6 @@ def problem_of(name: str, document: Any) -> str | None:
 
 
 def printed(*words: str) -> str:
-    done = subprocess.run(
-        [*module_command("gputop"), *words],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=BOUND,
-    )
+    done = run(*words)
     assert done.stdout, done.stderr
     return done.stdout

@@ -57,7 +57,6 @@ def sweep_points(dtype: str, tflops: float, launch_seconds: float) -> tuple[Poin
 
 
 STEPS = {"7B": (4096, 0.41), "70B": (4096, 0.52)}
-"""Tokens, and TFLOP/s."""
 COPIES = {
     "device to device": 3.9e12,
     "host to device, pageable": 1.2e10,
@@ -109,7 +108,6 @@ POINTS: dict[str, tuple[Point, ...]] = {
         )
     ),
 }
-"""The rows of every kind that has some."""
 NOTES = {
     "sweep": ("float32: no size from 6144 on, the time was up",),
     "step": ("70B: left out, it needs 61.2 GiB, and 30.1 GiB may be used",),
@@ -120,7 +118,6 @@ NOTES = {
 
 
 def table_result(kind: str, **changes: Any) -> Result:
-    """The result of a run of that kind."""
     points: tuple[Point, ...] = changes.get("points", POINTS[kind])
     best = max(points, key=lambda point: point.values.get("tflops", 0.0))
     m, n, k = best.shape or (0, 0, 0)
@@ -229,6 +226,5 @@ class EndlessSession(PreparedSession):
         yield Done(dataclasses.replace(last.result, stopped=self._by))
 
     async def stop(self, by: str = "user") -> None:
-        """Ends it."""
         self._by = by
         self._stopped.set()

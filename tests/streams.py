@@ -28,7 +28,6 @@ NO_DRIVER = Problem(
 
 
 def device(index: int, **changes: Any) -> Device:
-    """An H100, the same for the same index."""
     made = Device(
         index=index,
         uuid=f"GPU-{index:08d}-aaaa-bbbb-cccc-000000000000",
@@ -46,7 +45,6 @@ def device(index: int, **changes: Any) -> Device:
 
 
 def readings(index: int, **changes: Any) -> DeviceSample:
-    """Its readings: other ones for every index."""
     made = DeviceSample(
         uuid=device(index).uuid,
         age_seconds=0.0,
@@ -69,7 +67,6 @@ def readings(index: int, **changes: Any) -> DeviceSample:
 
 
 def lost(index: int, state: DeviceState = DeviceState.LOST) -> DeviceSample:
-    """A device that has nothing to say."""
     reason = Absence.TIMED_OUT if state is DeviceState.NOT_RESPONDING else Absence.LOST
     return DeviceSample(device(index).uuid, state, 12.0, absent=dict.fromkeys(READINGS, reason))
 
@@ -88,7 +85,6 @@ def process(pid: int, index: int, **changes: Any) -> Process:
 
 
 def unseen(pid: int, index: int, reason: Absence = Absence.LOST, **changes: Any) -> Process:
-    """A process that only the driver knows."""
     owned = "user command start_time cpu_percent memory_resident_bytes parent_pid"
     names = [*owned.split(), "container", "pod", "slurm_job"]
     nothing: dict[str, Any] = dict.fromkeys(names)
@@ -155,7 +151,6 @@ def no_driver() -> Inventory:
 
 
 def host(cores: int = 8) -> Host:
-    """A host with other numbers on every core."""
     percent = tuple(float((13 * (n + 1)) % 100) for n in range(cores))
     return Host(
         cpu_percent=round(sum(percent) / cores, 1),

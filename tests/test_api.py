@@ -1,5 +1,3 @@
-"""`import gputop`: what it gives, what it costs, and that no driver can hold up the caller."""
-
 import asyncio
 import contextlib
 import doctest
@@ -7,8 +5,6 @@ import gc
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +16,10 @@ from gputop import api
 from gputop.agent.snapshot import DriverState
 from tests.driver import FakeDevice, FakeDriver
 from tests.reference import LIBRARY
+from tests.waiting import until
 
 BOUND = 60.0
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", LIBRARY.read_text(), re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture
-def here(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    """A driver that this process's children find."""
-    for name, value in driver.environment().items():
-        monkeypatch.setenv(name, value)
-    return driver
 
 
 def samplers() -> list[psutil.Process]:
@@ -40,13 +29,6 @@ def samplers() -> list[psutil.Process]:
             if "stream" in each.cmdline():
                 found.append(each)
     return found
-
-
-def until(there: Callable[[], object]) -> None:
-    deadline = time.monotonic() + BOUND
-    while not there():
-        assert time.monotonic() < deadline
-        psutil.wait_procs(samplers(), 0.05)
 
 
 def test_the_page_says_the_truth() -> None:
@@ -84,8 +66,8 @@ def test_the_import_loads_nothing_and_the_library_no_terminal() -> None:
 
 
 @pytest.mark.driver
-def test_a_snapshot(here: FakeDriver) -> None:
-    here.write(FakeDevice(), FakeDevice(power_milliwatts=99_500, temperature_celsius=None))
+def test_a_snapshot(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), FakeDevice(power_milliwatts=99_500, temperature_celsius=None))
 
     async def cell() -> gputop.Snapshot:  # of a notebook, where a loop runs already
         return gputop.snapshot()
@@ -105,11 +87,11 @@ def test_without_a_driver_it_is_said_in_one_line() -> None:
 
 
 @pytest.mark.driver
-def test_a_device_that_hangs_holds_up_nothing(here: FakeDriver) -> None:
-    here.write(FakeDevice(), FakeDevice())
+def test_a_device_that_hangs_holds_up_nothing(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), FakeDevice())
     with gputop.snapshots(0.25) as stream:
         next(stream)
-        here.change(1, hang=True)
+        nvml.change(1, hang=True)
         for each in stream:
             if each.sample.devices[1].state is gputop.DeviceState.NOT_RESPONDING:
                 break
@@ -207,7 +189,7 @@ def test_the_example_of_a_training_loop() -> None:
 
 
 @pytest.mark.driver
-def test_the_example_of_a_fixture(here: FakeDriver, tmp_path: Path) -> None:
+def test_the_example_of_a_fixture(nvml: FakeDriver, tmp_path: Path) -> None:
     (source,) = (each for each in EXAMPLES if "def gpu" in each)
     test = "import os\ndef test_it(gpu):\n    assert os.environ['CUDA_VISIBLE_DEVICES'] == gpu\n"
     (tmp_path / "test_it.py").write_text(f"{source}\n{test}")
@@ -219,7 +201,7 @@ def test_the_example_of_a_fixture(here: FakeDriver, tmp_path: Path) -> None:
         )
         return done.stdout
 
-    here.write(FakeDevice(gpu_utilization_percent=100))
+    nvml.write(FakeDevice(gpu_utilization_percent=100))
     assert "1 skipped" in run()
-    here.write(FakeDevice(gpu_utilization_percent=0))
+    nvml.write(FakeDevice(gpu_utilization_percent=0))
     assert "1 passed" in run()

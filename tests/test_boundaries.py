@@ -1,5 +1,3 @@
-"""Who imports what: as a contract over the source, and as it is at run time."""
-
 import ast
 import importlib
 import importlib.util
@@ -71,7 +69,6 @@ WITHOUT = {
         {"asyncio", "decimal", "fractions", "msgspec", "platformdirs", "ssl", "statistics"},
     ),
 }
-"""Programs, and modules that they have no use for."""
 
 
 @pytest.mark.parametrize("name", WITHOUT)

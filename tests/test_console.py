@@ -1,5 +1,3 @@
-"""Sizes of terminals, and an output that takes nothing."""
-
 import os
 import sys
 from argparse import Namespace
@@ -44,15 +42,6 @@ def test_the_size_of_a_terminal(
         os.close(slave)
 
 
-@pytest.fixture
-def discarded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Where the calls that discard the output are counted."""
-    found: list[str] = []
-    for module in (console, bench_results):
-        monkeypatch.setattr(module, "discard_output", lambda: found.append("discarded"))
-    return found
-
-
 @pytest.mark.parametrize(
     ("error", "status", "said"),
     [
@@ -61,7 +50,6 @@ def discarded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ],
 )
 def test_an_output_that_takes_nothing_is_discarded(
-    discarded: list[str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     error: OSError,
@@ -71,6 +59,9 @@ def test_an_output_that_takes_nothing_is_discarded(
     def fails(*_: object, **__: object) -> None:
         raise error
 
+    discarded: list[str] = []
+    for module in (console, bench_results):
+        monkeypatch.setattr(module, "discard_output", lambda: discarded.append("discarded"))
     monkeypatch.setattr(bench_results, "print_page", fails)
     page = comparison_page(RESULT, RESULT, [])
     assert bench_results.show_page(page, Namespace(verbose=False)) == status

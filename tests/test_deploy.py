@@ -40,7 +40,6 @@ def rules() -> Iterator[dict[str, Any]]:
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """Every query of the dashboard, by the title of its panel."""
     for panel in DASHBOARD["panels"]:
         yield from ((panel["title"], target["expr"]) for target in panel["targets"])
 

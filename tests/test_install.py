@@ -49,7 +49,6 @@ def normal(name: str) -> str:
 
 
 def pins(file: str) -> dict[str, set[str]]:
-    """Return the versions of each."""
     found = re.findall(r"^([\w.-]+)==([^\s;\\]+)", (ROOT / file).read_text(), re.MULTILINE)
     versions: dict[str, set[str]] = {}
     for name, version in found:

@@ -1,5 +1,3 @@
-"""No more threads or processes can be started: one line names the limit."""
-
 import errno
 import os
 import resource
@@ -14,8 +12,6 @@ import gputop
 from gputop import api
 from gputop.agent.problem import ProblemError
 from gputop.agent.process_limit import process_limit_problem, says_process_limit
-from gputop.cli import main
-from gputop.commands import status
 from tests.bench.workers import needs_torch
 from tests.e2e.shipped import run
 
@@ -47,23 +43,7 @@ def test_the_line_has_both_limits(monkeypatch: pytest.MonkeyPatch, limit: int, s
     assert "pids.max" in line
 
 
-@pytest.mark.parametrize("error", [USED_UP, NO_FORK])
-def test_every_command_ends_with_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
-) -> None:
-    def refused(_: object) -> int:
-        raise error
-
-    monkeypatch.setattr(status, "run", refused)
-    with pytest.raises(SystemExit) as ended:
-        main(["status"])
-    assert ended.value.code == 3
-    problem = process_limit_problem("gputop cannot run")
-    assert capsys.readouterr().err == f"gputop: error: {problem}.\n"
-
-
 def ran(*arguments: str, **left: int) -> subprocess.CompletedProcess[str]:
-    """Run it with so many threads and processes left."""
     environment = {name.upper(): str(count) for name, count in left.items()}
     return run(*arguments, env={"PYTHONPATH": FOLDERS, **environment})
 

@@ -1,5 +1,3 @@
-"""Each promise has a test: those that `PROMISES.md` names exist."""
-
 import re
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""The page of options and the manual page agree with the parser."""
-
 import re
 import shlex
 from pathlib import Path
@@ -31,7 +29,6 @@ def test_the_manual_page_has_every_option_as_it_is_now() -> None:
 
 
 def commands_named() -> list[str]:
-    """Return the commands in the table of other programs' options."""
     table = PAGE.read_text().partition("## Options of gpustat")[2].partition("\n## ")[0]
     return sorted({*re.findall("`(gputop[^`]*)`", table)})
 

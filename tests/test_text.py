@@ -1,5 +1,3 @@
-"""Numbers as people read them, and foreign text made inert."""
-
 import sys
 import unicodedata
 from collections.abc import Callable
@@ -144,18 +142,6 @@ TEXTS: dict[Callable[[Any], str], list[tuple[Any, str]]] = {
         (number(0.3, whole=True), "<1"),
         (watts_of(0.3, 700.0), "<1/700 W"),
         (watts_of(699.7, 700.0), "700/700 W"),
-        (used_of(71.24 * GIB, 79.6 * GIB), "71.2/79.6 GiB"),
-        (used_of(0, 79.6 * GIB), "0.0/79.6 GiB"),
-        (used_of(1, 79.6 * GIB), "1B/79.6 GiB"),
-        (used_of(4 * MIB, 79.6 * GIB), "4.0M/79.6 GiB"),
-        (used_of(972 * MIB, 79.6 * GIB), "972M/79.6 GiB"),
-        (used_of(1000 * MIB, 79.6 * GIB), "1.0/79.6 GiB"),
-        (used_of(79.62 * GIB, 79.647 * GIB), ">79.5/79.6 GiB"),
-        (used_of(79.647 * GIB, 79.647 * GIB), "79.6/79.6 GiB"),
-        (used_of(3 * MIB, 4.75 * GIB), "3.0M/4.75 GiB"),
-        (used_of(1.125 * TIB, 1.25 * TIB), "1.12/1.25 TiB"),
-        (used_of(GIB, None), "1.00 GiB"),
-        (used_of(None, GIB), ABSENT),
         (fold_list(["a", "b", "c"], 3), "a, b, c"),
         (fold_list(["a", "b", "c", "d", "e"], 3), "a, b, c and 2 more"),
     ],
@@ -246,9 +232,5 @@ def test_a_part_of_memory_has_the_decimals_of_the_whole(
 
 
 def test_no_character_of_unicode_is_left_alive() -> None:
-    dangerous = [c for c in map(chr, range(sys.maxunicode + 1)) if not inert_alone(c)]
-    assert [hex(ord(c)) for c in dangerous if visible(c) == c] == []
-
-
-def inert_alone(character: str) -> bool:
-    return not "\ud800" <= character <= "\udfff" and inert(character)
+    alive = [c for c in map(chr, range(sys.maxunicode + 1)) if visible(c) == c]
+    assert [hex(ord(c)) for c in alive if "\ud800" <= c <= "\udfff" or not inert(c)] == []

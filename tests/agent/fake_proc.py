@@ -24,6 +24,27 @@ def stat_line(
     return b"%d (%s) %s\n" % (pid, name, " ".join(map(str, fields)).encode())
 
 
+def process_files(
+    pid: int,
+    *,
+    command: bytes = b"python\0train.py\0",
+    cgroup: bytes = b"0::/user.slice\n",
+    uid: int = 0,
+    environ: bytes = b"HOME=/root\0",
+    children: Iterable[int] = (),
+    **stat: Any,
+) -> dict[str, bytes]:
+    """The files below /proc/PID of a process."""
+    return {
+        "stat": stat_line(pid, **stat),
+        "cmdline": command,
+        "cgroup": cgroup,
+        "environ": environ,
+        f"task/{pid}/children": b"".join(b"%d " % child for child in children),
+        "status": b"Name:\tpython\nUid:\t%d\t9\t9\t9\nGid:\t0\n" % uid,
+    }
+
+
 class FakeProc:
     """The directory; what `forbidden` names in it cannot be opened."""
 
@@ -48,21 +69,6 @@ class FakeProc:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_bytes(content)
 
-    def add(
-        self,
-        pid: int = 7,
-        *,
-        command: bytes = b"python\0train.py\0",
-        cgroup: bytes = b"0::/user.slice\n",
-        uid: int = 0,
-        environ: bytes = b"HOME=/root\0",
-        children: Iterable[int] = (),
-        **stat: Any,
-    ) -> None:
-        """A process, or another one with the pid of one that was added."""
-        self.write(f"{pid}/stat", stat_line(pid, **stat))
-        self.write(f"{pid}/cmdline", command)
-        self.write(f"{pid}/cgroup", cgroup)
-        self.write(f"{pid}/environ", environ)
-        self.write(f"{pid}/task/{pid}/children", b"".join(b"%d " % child for child in children))
-        self.write(f"{pid}/status", b"Name:\tpython\nUid:\t%d\t9\t9\t9\nGid:\t0\n" % uid)
+    def add(self, pid: int = 7, **process: Any) -> None:
+        for name, content in process_files(pid, **process).items():
+            self.write(f"{pid}/{name}", content)

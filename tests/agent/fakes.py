@@ -24,7 +24,6 @@ from gputop.agent.snapshot import (
 from gputop.schema.decode import decode
 
 BOUND = 20.0
-"""Seconds after which something that a test waits for counts as hung."""
 INTERVAL = 1.0
 NO_DRIVER = Problem("No driver", "there is none", "Install one")
 VALUES: dict[str, object] = {name: 7 for name in READINGS if name != "fan_percent"} | {
@@ -70,7 +69,6 @@ class FakeReader:
     instances: tuple[DeviceReading, ...] = ()
     heard_at: float = 0.0
     problem: Problem | None = None
-    """Why the driver is gone, if it is."""
 
     def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         self.gpm = gpm
@@ -200,7 +198,6 @@ class Stream:
 
 Readers = list[FakeReader]
 Open = Callable[..., Stream]
-"""Opens a stream over a function that starts the driver."""
 
 
 def owned(pid: int) -> Facts:

@@ -11,8 +11,6 @@ from tests.driver import FakeDevice, FakeDriver
 
 
 class OneDevice:
-    """A driver that has started with that device, and the device's reader."""
-
     def __init__(self, nvml: FakeDriver, device: FakeDevice, version: str | None = None) -> None:
         self.nvml = nvml
         nvml.write(device)
@@ -21,7 +19,6 @@ class OneDevice:
         self.reader = NvmlReader(0, version, self.clock.monotonic)
 
     def readings(self, seconds: float = 0.0, *, gpm: bool = False) -> tuple[DeviceReading, ...]:
-        """Return the readings of the GPU and its instances, so much later."""
         self.clock.now += seconds
         readings = self.reader.read(gpm=gpm)
         check(*readings)
@@ -31,7 +28,6 @@ class OneDevice:
         return self.readings(seconds, gpm=gpm)[0]
 
     def read(self, seconds: float = 0.0, *, gpm: bool = False, **changes: Any) -> DeviceSample:
-        """Change what the driver says, and return the readings, so much later."""
         if changes:
             self.nvml.change(0, **changes)
         return self.reading(seconds, gpm=gpm).sample

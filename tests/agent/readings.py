@@ -30,16 +30,13 @@ class Row(NamedTuple):
     driver: dict[str, Any]
     value: Any
     fails: tuple[str, ...]
-    """The functions or fields that it comes from."""
 
 
 def same(name: str, value: Any, fails: tuple[str, ...]) -> Row:
-    """A reading that is the number which the fake driver has under the same name."""
     return Row(name, {name: value}, value, fails)
 
 
 def limit(name: str, milliwatts: int, function: str) -> Row:
-    """A power limit, which the driver has in milliwatts."""
     said = {f"power_limit_{name}_milliwatts": milliwatts}
     return Row(f"power_limit_{name}_watts", said, milliwatts / 1000, get(function))
 

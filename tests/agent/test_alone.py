@@ -17,8 +17,8 @@ import gputop.agent
 from gputop.agent.snapshot import DriverState, Inventory, Sample
 from gputop.schema.decode import decode
 from gputop.stream.agent_archive import BOOTSTRAP, PYTHON, agent_archive, agent_input
-from gputop.stream.launch import module_command
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
+from tests.e2e.shipped import run
 
 FOLDER = Path(gputop.agent.__file__).parent
 BOUND = 60.0
@@ -27,7 +27,6 @@ OLDEST = (3, 9)
 
 
 def _pythons() -> dict[tuple[int, int], str]:
-    """Return an interpreter of each version. Shims of pyenv run those of its own folder."""
     found = {sys.version_info[:2]: sys.executable}
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
     for path in sorted(home.glob(".pyenv/versions/3.*/bin/python")):
@@ -35,6 +34,7 @@ def _pythons() -> dict[tuple[int, int], str]:
             found.setdefault((3, int(minor[1])), str(path))
     for number in range(OLDEST[1], OLDEST[1] + 10):
         on_path = shutil.which(f"python3.{number}")
+        # A shim of pyenv runs the version of its folder, whatever its name says.
         if on_path and Path(on_path).parent.name != "shims":
             found.setdefault((3, number), on_path)
     return found
@@ -52,7 +52,6 @@ EACH = pytest.mark.parametrize(
 def agent(
     *words: str, python: str = sys.executable, environment: dict[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the agent from memory. It ends with the block."""
     with subprocess.Popen(
         [python, *PYTHON[1:], "-c", BOOTSTRAP, *words],
         env={**os.environ, **environment},
@@ -86,15 +85,8 @@ def known(record: object) -> set[str]:
 def test_everything_that_gputop_stream_sends(python: str, driver: FakeDriver) -> None:
     driver.write(FakeDevice(processes=(FakeProcess(os.getpid(), sm_percent=40),)), FakeDevice())
     words = ["--interval", "0.5", "--count", "4"]
-    done = subprocess.run(
-        [*module_command("gputop"), "stream", *words],
-        env={**os.environ, **driver.environment()},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=BOUND,
-        check=True,
-    )
-    expected, sample = newest(done.stdout)
+    printed = run("stream", *words, env=driver.environment()).stdout
+    expected, sample = newest(printed.encode())
     with agent(*words, python=python, environment=driver.environment()) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -23,13 +23,11 @@ def meminfo(**kibibytes: int) -> Files:
 
 
 def cpuinfo(*clocks: str) -> Files:
-    """Content of /proc/cpuinfo on x86."""
     rows = [f"processor\t: 0\nmodel name\t: x\ncpu MHz\t\t: {clock}\n\n" for clock in clocks]
     return {"/proc/cpuinfo": "".join(rows)}
 
 
 def policy(number: int, current: str | None, cpuinfo: str | None = None) -> Files:
-    """Folder of the frequency of some CPUs; None for a file that is not there."""
     folder = f"/sys/devices/system/cpu/cpufreq/policy{number}"
     files = {f"{folder}/scaling_max_freq": "3400000\n", f"{folder}/scaling_min_freq": "800000\n"}
     if current is not None:

@@ -51,7 +51,6 @@ class Watched(OneDevice):
         assert set(self.after()) == {(0, 0, 0, 0)}
 
     def after(self, *rows: FakeUsage, seconds: float = 1.0) -> list[tuple[int | None, ...]]:
-        """What they used by these rows, which come so much later."""
         ms = round(1000 * (self.clock.now + seconds - self.began))
         rows = tuple(replace(row, age_ms=row.age_ms - ms) for row in rows)
         self.nvml.change(0, usage=rows)
@@ -69,7 +68,6 @@ Watch = Callable[..., Watched]
 def watch(
     request: pytest.FixtureRequest, nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> Watch:
-    """Watches these processes, with each of the calls that a driver may have."""
     if request.param == "older":
         nvml.change_machine(fail={NEWER: FUNCTION_NOT_FOUND})
     return partial(Watched, nvml, monkeypatch)

@@ -3,8 +3,7 @@ import pwd
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -20,6 +19,7 @@ from gputop.agent.linux.ranks import NAMES, Rank
 from gputop.agent.snapshot import Process
 from tests.agent.fake_proc import FakeProc
 from tests.agent.fakes import Time, listed
+from tests.waiting import until
 
 BOUND = 60.0
 NOBODY = 0x7FFFFFFF
@@ -27,7 +27,6 @@ ID = "4f1c0ab2d9e7" + "8635" * 13
 SECRET = "hunter2-and-more"  # noqa: S105 - it must not be seen
 TORCHRUN = "RANK=5\0WORLD_SIZE=8\0MASTER_ADDR=node01\0MASTER_PORT=29500"
 START = BOOT_TIME + 500 / TICKS_PER_SECOND
-"""Of the processes in the directory."""
 
 
 def find(owners: Owners, pid: int) -> Process:
@@ -185,13 +184,6 @@ def test_a_process_in_a_container(clock: Time, proc: FakeProc, tmp_path: Path) -
     config.write_text('{"Name": "/trainer"}')
     clock.now += 10.0
     assert find(owners, 7).container == "trainer"
-
-
-def until(there: Callable[[], bool]) -> None:
-    deadline, pause = time.monotonic() + BOUND, threading.Event()
-    while not there():
-        assert time.monotonic() < deadline
-        pause.wait(0.01)
 
 
 def test_a_pid_that_is_used_again(clock: Time, proc: FakeProc, owners: Owners) -> None:

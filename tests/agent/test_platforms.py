@@ -4,9 +4,9 @@ import pytest
 
 from gputop.agent.device import READINGS, Absence, DeviceState
 from gputop.agent.interface import DeviceReading
-from gputop.agent.nvml.driver import NvmlReader, start
+from gputop.agent.nvml.driver import start
 from gputop.agent.nvml.integrated import memory_is_shared
-from tests.agent.reader import check
+from tests.agent.reader import OneDevice
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.driver.platforms import gb10, n1x, orin, orin_of_zeros
 
@@ -19,11 +19,7 @@ MEMORY = tuple(
 
 
 def read(nvml: FakeDriver, device: FakeDevice) -> DeviceReading:
-    nvml.write(device)
-    start()
-    reading = NvmlReader(0, "580.95.05").read(gpm=False)[0]
-    check(reading)
-    return reading
+    return OneDevice(nvml, device, "580.95.05").reading()
 
 
 @pytest.mark.parametrize("platform", [gb10, orin])

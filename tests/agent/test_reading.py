@@ -12,8 +12,6 @@ from tests.agent.fakes import BOUND, FakeReader, Time, answer
 
 
 class Machine:
-    """Eight devices, the threads that read them, and who reads which."""
-
     def __init__(self) -> None:
         self.readers = [
             FakeReader(Device(n, f"GPU-{n}", "Fake"), answer(f"GPU-{n}")) for n in range(8)
@@ -21,7 +19,6 @@ class Machine:
         for reader in self.readers:
             reader.gate.set()
         self.by: list[tuple[int, int]] = []
-        """The thread and the device of each read, in order."""
         self.threads = ReadingThreads(self.readers, self.read)
 
     def read(self, reader: Reader) -> tuple[DeviceReading, ...]:
@@ -29,7 +26,6 @@ class Machine:
         return reader.read(gpm=True)
 
     def tick(self, patience: float = 60.0) -> dict[int, list[int]]:
-        """Reads all; returns the devices that each thread read, in its order."""
         self.by.clear()
         self.threads.read_all(patience)
         found: dict[int, list[int]] = {}

@@ -38,7 +38,6 @@ ELSEWHERE = {
 def later(
     nvml: FakeDriver, fail: dict[str, int] | None = None
 ) -> tuple[dict[str, Any], NvmlReader]:
-    """The second reading as JSON, GPM included, a second after the first."""
     one = OneDevice(nvml, device(fail=fail or {}), "580.95.05")
     one.read(gpm=True)
     fresh = (FakeSample(1_400_000, 72), FakeSample(1_600_000, 73))
@@ -126,7 +125,6 @@ def test_a_throttle_time_that_grows_faster_than_time_is_absent(nvml: FakeDriver)
     device = OneDevice(nvml, FakeDevice())
 
     def throttled(seconds: float) -> float | None:
-        """What it says, 5 s later, when the driver has counted that many seconds of a power cap."""
         found = device.read(5.0, values={"field.74": round(seconds * 1e9), "field.78": 0})
         assert found.clock_event_seconds is not None
         assert found.clock_event_seconds["low_utilization"] == 0.0

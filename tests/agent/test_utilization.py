@@ -24,13 +24,10 @@ NO_DATA_YET = Absence.NO_DATA_YET
 
 
 def rows(numbers: Iterable[int], percent: float | None = None) -> tuple[FakeSample, ...]:
-    """One each step, whose value is its number unless it is given."""
     return tuple(FakeSample(n * STEP, n if percent is None else percent) for n in numbers)
 
 
 class Machine(OneDevice):
-    """A device that is read once a second, and what its driver has in its ring."""
-
     def __init__(self, nvml: FakeDriver, **device: object) -> None:
         super().__init__(nvml, FakeDevice(**{"samples": rows(range(1, 11))} | device))  # type: ignore[arg-type]
         self.first = self.sample()
@@ -100,7 +97,6 @@ class Gpm(OneDevice):
         super().__init__(nvml, FakeDevice(**device))
 
     def values(self, seconds: float = 1.0, *, gpm: bool = True) -> set[Any]:
-        """GPM's values, or the reasons why they are missing, so much later."""
         sample = self.read(seconds, gpm=gpm)
         return {sample.absent.get(name, getattr(sample, name)) for name in GPM_READINGS}
 

@@ -1,5 +1,3 @@
-"""Commands that see prepared snapshots, in this process."""
-
 from collections.abc import AsyncGenerator, Callable
 from importlib import import_module
 from typing import Any
@@ -36,8 +34,6 @@ class Prepared:
 
 
 def merged(*found: Record) -> MagicMock:
-    """Stands for the merged streams of several hosts."""
-
     async def records() -> AsyncGenerator[Record]:
         for record in found:
             yield record
@@ -47,8 +43,6 @@ def merged(*found: Record) -> MagicMock:
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ran:
-    """Run a command that sees these snapshots; return its status and both of its outputs."""
-
     def run(found: list[Any] | Prepared, *words: str) -> tuple[int, str, str]:
         prepared = found if isinstance(found, Prepared) else Prepared(*found)
         monkeypatch.setattr(import_module(f"gputop.commands.{words[0]}"), "snapshots", prepared)

@@ -1,5 +1,3 @@
-"""The command line: what is refused and how, and what `status` prints where."""
-
 import argparse
 import subprocess
 from importlib import import_module
@@ -13,16 +11,13 @@ from gputop.agent.snapshot import Host, Process, ProcessKind, Sample
 from gputop.commands.arguments import chosen_processes
 from gputop.commands.parser import COMMANDS, parse, parser
 from gputop.settings import Settings
-from gputop.stream.launch import module_command
-from tests.e2e.shipped import run
+from tests.e2e.shipped import GPUTOP, run
 from tests.terminal import ALTERNATE_SCREEN, Terminal
 
-GPUTOP = module_command("gputop")
 BOUND = 60.0
 
 
 def shell(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command with its streams as a shell redirects them."""
     return subprocess.run(
         ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *GPUTOP, *arguments],
         capture_output=True,
@@ -89,6 +84,15 @@ REFUSED = [
     (["bench", "memroy"], "Did you mean memory?"),
     (["exporter", "--listen", "::1:9835"], "or :9835 for all interfaces."),
     (["bench", "--device", "cpu", "--python", "/no/such"], "torch, such as ~/venv/bin/python."),
+    (["statsu"], "statsu is unknown. Did you mean status?"),
+    (["status", "--colmns", "x"], "--colmns is unknown. Did you mean --columns?"),
+    (["zzz"], "argument COMMAND: invalid choice: 'zzz'"),
+    (["--zzz"], "`gputop` has no --zzz. Try `gputop --help`."),
+    (["bench", "soak", "--time", "3"], "`gputop bench` has no --time. Try `gputop bench "),
+    (["bench", "soak", "--demo"], "`gputop bench` has no --demo. Try `gputop bench --help`."),
+    (["pick", "--gpm"], "`gputop pick` has no --gpm. Try `gputop pick --help`."),
+    (["topo", "-m"], "gputop has no topo. Use `nvidia-smi topo -m`."),
+    (["--query-gpu=index", "--format=csv"], "gputop has no --query-gpu. Use `nvidia-smi --qu"),
 ]
 
 
@@ -106,32 +110,8 @@ def test_bad_usage_is_one_line_with_the_remedy(
     assert (status, said.out) == (2, "")
     (line,) = said.err.splitlines()
     assert line.startswith("gputop: error: ")
-    assert line.endswith(remedy)
+    assert remedy in line
     assert line.isprintable()
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["statsu"], "statsu is unknown. Did you mean status?"),
-        (["status", "--colmns", "x"], "--colmns is unknown. Did you mean --columns?"),
-        (["zzz"], "argument COMMAND: invalid choice: 'zzz'"),
-        (["--zzz"], "`gputop` has no --zzz. Try `gputop --help`."),
-        (["bench", "soak", "--time", "3"], "`gputop bench` has no --time. Try `gputop bench "),
-        (["bench", "soak", "--demo"], "`gputop bench` has no --demo. Try `gputop bench --help`."),
-        (["pick", "--gpm"], "`gputop pick` has no --gpm. Try `gputop pick --help`."),
-        (["topo", "-m"], "gputop has no topo. Use `nvidia-smi topo -m`."),
-        (["--query-gpu=index", "--format=csv"], "gputop has no --query-gpu. Use `nvidia-smi --qu"),
-    ],
-)
-def test_what_is_mistyped_gets_the_nearest(
-    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match=r"^2$"):
-        cli.main(words)
-    said = capsys.readouterr().err
-    assert said.startswith(f"gputop: error: {says}")
-    assert said.count("\n") == 1
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,3 @@
-"""`gputop completion`: what the shells are given, and what they make of it."""
-
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,7 +6,7 @@ import pytest
 import shtab
 
 from gputop.commands.parser import parser
-from gputop.stream.launch import module_command
+from tests.e2e.shipped import run
 
 COMPLETE = """
 source "$1"; shift
@@ -27,9 +25,7 @@ def completed(source: Path, *words: str) -> set[str]:
 @pytest.fixture(scope="module")
 def bash(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("completion") / "gputop"
-    command = [*module_command("gputop"), "completion", "bash"]
-    with file.open("w") as output:
-        subprocess.run(command, check=True, stdout=output, timeout=60)
+    file.write_text(run("completion", "bash").stdout)
     return file
 
 

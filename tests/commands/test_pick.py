@@ -1,5 +1,3 @@
-"""`gputop pick` as a command: what goes to CUDA, and what goes to who reads it."""
-
 import dataclasses
 import json
 from typing import Any
@@ -28,7 +26,6 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 def seen(
     *looks: DeviceSample, devices: tuple[Device, ...] = (), processes: tuple[Process, ...] = ()
 ) -> list[Snapshot]:
-    """As many snapshots of these devices as a look takes."""
     devices = devices or tuple(device(n) for n in range(len(looks)))
     return [Snapshot(among(*devices), taken(*looks, processes=processes))] * LOOKS
 

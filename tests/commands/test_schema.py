@@ -1,5 +1,3 @@
-"""`gputop schema`: each document that is printed fits its schema, and a wrong one does not."""
-
 import json
 
 import pytest

@@ -1,5 +1,3 @@
-"""`gputop status` as a command: where its snapshots come from, once and again and again."""
-
 import dataclasses
 import json
 import signal
@@ -11,13 +9,12 @@ import pytest
 from gputop.agent.device import Absence
 from gputop.agent.problem import Problem
 from gputop.stream.child import Snapshot, StreamError
-from gputop.stream.launch import module_command
 from tests.commands.conftest import STOPPED, Prepared, Ran
 from tests.driver import FakeDevice, FakeDriver
+from tests.e2e.shipped import GPUTOP
 from tests.streams import NO_DRIVER, device, inventory, no_driver, process, readings, sample
 from tests.terminal import SHOW_CURSOR, Terminal
 
-STATUS = [*module_command("gputop"), "status"]
 BOUND = 60.0
 
 
@@ -36,7 +33,6 @@ def test_it_waits_for_the_users_of_the_processes(ran: Ran) -> None:
 
 
 def test_a_driver_problem_is_said_on_standard_error(ran: Ran) -> None:
-    """And the host is shown all the same."""
     status, out, err = ran([Snapshot(no_driver(), sample(0))], "status", "--json")
     assert json.loads(out)["inventory"]["problem"]["what"] == NO_DRIVER.what
     assert (status, err) == (3, f"gputop: error: {NO_DRIVER}\n")
@@ -161,7 +157,7 @@ def test_watching_as_json_is_a_document_on_each_line(ran: Ran) -> None:
 def test_watching_in_place(end: str | signal.Signals, driver: FakeDriver) -> None:
     """Each page over the one before, without a blank between; the cursor is there at any end."""
     driver.write(FakeDevice(gpu_utilization_percent=11, memory_used_bytes=1 << 30))
-    watch = [*STATUS, "--watch", "0.25"]
+    watch = [*GPUTOP, "status", "--watch", "0.25"]
     with Terminal(
         ["/bin/sh", "-c", 'echo before; exec "$@"', "sh", *watch], env=driver.environment()
     ) as terminal:

@@ -1,5 +1,3 @@
-"""Where a stream goes: what a signal may interrupt, and what it may not."""
-
 import asyncio
 import dataclasses
 import os
@@ -13,13 +11,13 @@ import pytest
 from gputop.agent.lines import to_line
 from gputop.agent.snapshot import Machine, Record
 from gputop.commands.stream import _write_merged
-from gputop.stream.launch import StreamOptions, module_command
+from gputop.stream.launch import StreamOptions
+from gputop.text import moment
 from tests import streams
 from tests.commands.conftest import merged
 from tests.driver import FakeDevice, FakeDriver
-from tests.e2e.shipped import run
+from tests.e2e.shipped import GPUTOP, run
 
-STREAM = [*module_command("gputop"), "stream"]
 BOUND = 60.0
 
 
@@ -48,7 +46,7 @@ def test_at_another_end_nothing_is_said_and_nobody_is_left(
 ) -> None:
     driver.write(FakeDevice())
     process = subprocess.Popen(
-        STREAM,
+        [*GPUTOP, "stream"],
         env={**os.environ, **driver.environment()},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -73,7 +71,8 @@ def test_a_recording_becomes_csv(tmp_path: Path) -> None:
     file.write_text(f'{file.read_text()}{{"damaged')
     done = run(*words)
     assert done.stdout.split() == ["index", *["0", "1"] * 3]
-    assert done.stderr.startswith(f"gputop: {file}")
+    last = moment(streams.NOW, "%Y-%m-%d %H:%M:%S")
+    assert done.stderr == f"gputop: {file}: damaged at line 5; played up to {last}\n"
 
 
 def test_samples_of_several_hosts_count_once_each_has_answered() -> None:

@@ -1,5 +1,3 @@
-"""`gputop wait`: what it prints, runs and returns."""
-
 import dataclasses
 import os
 import subprocess

@@ -1,5 +1,3 @@
-"""`gputop why`: its text and JSON, where its snapshots come from, and its exit statuses."""
-
 import dataclasses
 import json
 import subprocess

@@ -76,7 +76,6 @@ GPM: dict[int | str, float] = {
     12: 12.25,
     13: 3.5,
 }
-"""The metrics of GPM that gputop knows."""
 XID = 0x8
 _SOURCE = Path(__file__).with_name("fake_nvml.c")
 
@@ -238,7 +237,6 @@ class FakeDevice:
     processes: tuple[FakeProcess, ...] = ()
     usage: tuple[FakeUsage, ...] = ()
     samples: tuple[FakeSample, ...] = (FakeSample(5_000_000), FakeSample(5_166_000))
-    """What the driver has sampled of GPU utilization; without any, not supported."""
     samples_type: int | None = None
     gpm_supported: int | None = 1
     gpm: Mapping[int | str, float] = field(default_factory=lambda: dict(GPM))
@@ -332,12 +330,10 @@ class FakeDriver:
         new.replace(self._state)
 
     def report_xid(self, index: int, number: int) -> None:
-        """Let the device report an Xid to who has registered for it."""
         self._events.append(f"{index} {XID:#x} {number}")
         self.change_machine()
 
     def calls(self, index: int | None = None) -> Counter[str]:
-        """How often each function was called so far, on a device or at all."""
         if not self._calls.exists():
             return Counter()
         rows = (line.split() for line in self._calls.read_text().splitlines())

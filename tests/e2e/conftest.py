@@ -1,7 +1,4 @@
-"""Hosts that a real `sshd` runs."""
-
 import os
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,25 +9,19 @@ from tests.e2e import sshd
 from tests.e2e.shipped import NO_DRIVER
 from tests.e2e.sshd import Sshd
 from tests.terminal import MARKER, processes_of
-
-GONE_SECONDS = 3.0
-"""Nothing is left on a host so long after the end of the connection."""
+from tests.waiting import until
 
 
 class Lab:
-    """Hosts on the loopback, and the `ssh` that knows them."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.run_id = str(uuid.uuid4())
         self.environment = {MARKER: self.run_id, "PATH": os.environ["PATH"]}
-        """Environment of the remote commands."""
         self._hosts: list[Sshd] = []
         self._key = sshd.make_key(folder / "user-key")
         self._options: dict[str, str] = {}
 
     def add(self, name: str, *lines: str, options: str = "") -> Sshd:
-        """One more host, with lines of its sshd's configuration and options of ours for it."""
         environment = sshd.set_environment(self.environment)
         host = Sshd(self.folder, name, self._key, environment, *lines)
         self._hosts.append(host)
@@ -42,7 +33,6 @@ class Lab:
         return host
 
     def programs(self) -> Path:
-        """The folder of an `ssh` that knows all of them."""
         programs = sshd.ssh_for(self.folder, self._hosts, self._key)
         config = self.folder / "ssh-config"
         own = "".join(f"Host {name}\n{lines}\n" for name, lines in self._options.items())
@@ -68,13 +58,6 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     made = Lab(tmp_path)
     try:
         yield made
-        until_gone(made)
+        until(lambda: not made.left(), otherwise=made.left)
     finally:
         made.stop()
-
-
-def until_gone(lab: Lab) -> None:
-    deadline = time.monotonic() + 10 * GONE_SECONDS
-    while left := lab.left():
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)

@@ -31,7 +31,6 @@ def dashboard(
 
 
 def run(*arguments: object, env: Mapping[str, str] = NO_DRIVER) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, without a terminal."""
     return subprocess.run(
         [*GPUTOP, *map(str, arguments)],
         stdin=subprocess.DEVNULL,
@@ -66,7 +65,6 @@ def see(terminal: Terminal, *texts: str, without: tuple[str, ...] = ()) -> None:
 
 
 def device(number: int, **changes: object) -> FakeDevice:
-    """One with a name of its own."""
     return FakeDevice(name=f"NVIDIA Test {number}", **changes)  # type: ignore[arg-type]
 
 

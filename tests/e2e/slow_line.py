@@ -20,7 +20,6 @@ class SlowLine:
         self.bytes_per_second = bytes_per_second
         self.delay = delay
         self.carried = 0
-        """Bytes, both ways."""
         self._target = port
         self._listener = socket.socket()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)

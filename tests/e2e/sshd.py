@@ -30,7 +30,6 @@ class Sshd:
     """One host: a port, a host key and an `sshd`, which can be stopped and started again."""
 
     def __init__(self, folder: Path, name: str, user_key: Path, *more: str) -> None:
-        """`more` are lines of its configuration."""
         self.name = name
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -47,7 +46,6 @@ class Sshd:
         )
 
     def start(self) -> None:
-        """Listens again, on the same port; returns once it does."""
         assert SSHD is not None
         log = self._folder / f"{self.name}-log"
         with log.open("ab") as errors:
@@ -88,7 +86,6 @@ class Sshd:
 
 
 def set_environment(environment: dict[str, str]) -> str:
-    """The line of an sshd's configuration that gives commands this environment."""
     return "SetEnv " + " ".join(f'"{key}={value}"' for key, value in environment.items())
 
 

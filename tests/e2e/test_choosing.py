@@ -1,5 +1,3 @@
-"""GPUs by index, UUID, PCI address and MIG UUID, in every command, with the fake driver."""
-
 import json
 from typing import Any
 
@@ -24,7 +22,6 @@ MACHINE = (
         instances=(FakeInstance(), FakeInstance(uuid=PART, gpu_instance=8)),
     ),
 )
-"""Three GPUs, of which the last one has two MIG instances."""
 CHOSEN: dict[str, list[tuple[int, int | None]]] = {
     "0000:43:00.0": [(1, None)],
     "2": [(2, None), (2, 0), (2, 1)],

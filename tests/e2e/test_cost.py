@@ -1,5 +1,3 @@
-"""What the shipped command costs, by counting: bytes of a tick, and questions to the driver."""
-
 from pathlib import Path
 
 import pytest
@@ -19,7 +17,6 @@ BYTES_OF_THE_START = 26_000
 
 
 def has_powers(machine: Machine, second: int) -> tuple[str, ...]:
-    """The powers of all devices in that second."""
     watts = ((device.power_milliwatts or 0) / 1000 for device in machine.state(second))
     return tuple(f"{each:.0f} of 700 W" for each in watts)
 

@@ -1,20 +1,15 @@
-"""The shipped command, unmodified, in a real terminal against the fake driver."""
-
-import json
 import os
 import re
 
-import psutil
 import pytest
 
 from tests.bench.workers import needs_torch
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
-from tests.e2e.shipped import GIB, dashboard, run
+from tests.e2e.shipped import GIB, dashboard
 from tests.terminal import Terminal
 
 
 def eight(process: int) -> list[FakeDevice]:
-    """Eight devices with other numbers each."""
     return [
         FakeDevice(
             name=f"NVIDIA Test {index}",
@@ -30,14 +25,13 @@ def eight(process: int) -> list[FakeDevice]:
 
 
 @pytest.mark.driver
-def test_eight_panels_show_the_driver_s_numbers_and_status_agrees(driver: FakeDriver) -> None:
+def test_eight_panels_show_the_driver_s_numbers(driver: FakeDriver) -> None:
     pid = os.getpid()
     devices = eight(pid)
     driver.write(*devices)
     with dashboard(env=driver.environment()) as terminal:
         terminal.wait_for(lambda t: "7 Test 7" in t.text and t.text.count(f" {pid} ") == 8)
         text = terminal.text
-    document = json.loads(run("status", "--json", env=driver.environment()).stdout)
     for index, fake in enumerate(devices):
         watts = (fake.power_milliwatts or 0) / 1000
         panel = panel_of(text, index)
@@ -46,21 +40,9 @@ def test_eight_panels_show_the_driver_s_numbers_and_status_agrees(driver: FakeDr
         assert f"{fake.temperature_celsius}°C" in panel
         assert f"{watts:.0f} of 700 W" in panel
         assert f"SM {fake.sm_clock_mhz}/1980 MHz" in panel
-        device = document["inventory"]["devices"][index]
-        assert device["name"] == f"NVIDIA Test {index}"
-        read = document["sample"]["devices"][index]
-        assert read["uuid"] == device["uuid"]
-        assert read["power_watts"] == watts
-        for name in ("gpu_utilization_percent", "memory_used_bytes", "sm_clock_mhz"):
-            assert read[name] == getattr(fake, name)
-        process = document["sample"]["processes"][index]
-        assert process["pid"] == pid
-        assert process["memory_used_bytes"] == (index + 1) * GIB
-        assert process["command"].startswith(psutil.Process().cmdline()[0])
 
 
 def panel_of(text: str, index: int) -> str:
-    """The rows of one panel: two columns at this width."""
     lines = text.splitlines()
     title = f"{index} Test {index} "
     top = next(n for n, line in enumerate(lines) if title in line)

@@ -1,5 +1,3 @@
-"""How it begins and ends with something in the way: a fault of its own, keys, a locale."""
-
 import sys
 
 from tests.e2e.shipped import NO_DRIVER, dashboard

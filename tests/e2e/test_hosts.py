@@ -1,8 +1,5 @@
-"""Several hosts in the shipped command: over a real `sshd`, and an `ssh` that goes nowhere."""
-
 import os
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,25 +13,10 @@ from tests.e2e.shipped import NO_DRIVER, SOON, dashboard, device, run, see
 from tests.fake_ssh import FakeSsh
 from tests.terminal import Terminal
 
-LONG = 45.0
-"""Seconds for an `ssh` with its pauses."""
-
-
-def wait_for(terminal: Terminal, *texts: str, without: tuple[str, ...] = ()) -> None:
-    terminal.wait_for(
-        lambda t: all(x in t.text for x in texts) and not any(x in t.text for x in without),
-        LONG,
-        what=f"{texts} without {without}",
-    )
-
 
 def row_of(terminal: Terminal, host: str) -> str:
-    """The line of that host."""
     rows = (row.strip("▌ ") for row in terminal.text.splitlines())
     return next((row for row in rows if row.startswith(f"{host} ")), "")
-
-
-# Over a real sshd.
 
 
 @pytest.mark.daily(1)
@@ -47,26 +29,23 @@ def test_one_of_two_real_hosts_ends_and_returns(lab: Lab, driver: FakeDriver, en
     driver.write(device(7, temperature_celsius=41))
     env = {**NO_DRIVER, "PATH": f"{lab.programs()}:{os.environ['PATH']}"}
     with dashboard("--host", "one", "--host", "two", env=env) as terminal:
-        wait_for(terminal, "2 GPUs", "2 hosts", without=("connecting",))
-        terminal.wait_for(lambda t: all("41°C" in row_of(t, name) for name in ("one", "two")), LONG)
+        see(terminal, "2 GPUs", "2 hosts", without=("connecting",))
+        terminal.wait_for(lambda t: all("41°C" in row_of(t, name) for name in ("one", "two")))
         agents = [words for words in lab.left().values() if "#gputop" in words]
         assert len(agents) == 2
         getattr(two, end)()
-        wait_for(terminal, "Host two: unreachable", "AWAY for")
+        see(terminal, "Host two: unreachable", "AWAY for")
         # The other one goes on: what changes there is seen.
         driver.write(device(7, temperature_celsius=83))
-        terminal.wait_for(lambda t: "83°C" in row_of(t, "one"), LONG)
+        terminal.wait_for(lambda t: "83°C" in row_of(t, "one"))
         assert "83°C" not in row_of(terminal, "two")
         two.stop()
         two.start()
-        wait_for(terminal, "2 hosts", without=("AWAY", ": unreachable", "connecting"))
-        terminal.wait_for(lambda t: "83°C" in row_of(t, "two"), LONG)
+        see(terminal, "2 hosts", without=("AWAY", ": unreachable", "connecting"))
+        terminal.wait_for(lambda t: "83°C" in row_of(t, "two"))
         terminal.send("q")
         assert terminal.wait() == 0
         terminal.wait_until_gone(SOON)
-
-
-# Over an ssh that goes nowhere.
 
 
 @pytest.fixture
@@ -92,26 +71,10 @@ def test_leaving_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
         terminal.wait_until_gone(SOON)
 
 
-def asked(ssh: FakeSsh, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command for a host that answers and one that does not."""
-    ssh.does("b", fake_ssh.REFUSED)
-    hosts = ("--host", "b", "--host", "a", *STREAM)
-    return run(command, *hosts, *arguments, env={**NO_DRIVER, "PATH": ssh.path})
-
-
-def test_the_status_of_several_hosts(ssh: FakeSsh) -> None:
-    done = asked(ssh, "status")
-    heading, titles, *devices = done.stdout.splitlines()
-    assert heading.startswith(f"a ({streams.inventory(2).hostname}) · ")
-    assert titles.split()[:2] == ["GPU", "name"]
-    assert [line.split()[0] for line in devices] == ["0", "1"]
-    assert done.returncode == 3
-    assert done.stderr.startswith("gputop: error: b is unreachable: ")
-    assert done.stderr.count("\n") == 1
-
-
 def test_the_stream_of_several_hosts(ssh: FakeSsh) -> None:
-    done = asked(ssh, "stream", "--interval", "0.25", "--count", "2")
+    ssh.does("b", fake_ssh.REFUSED)
+    words = ("--host", "b", "--host", "a", *STREAM, "--interval", "0.25", "--count", "2")
+    done = run("stream", *words, env={**NO_DRIVER, "PATH": ssh.path})
     assert (done.returncode, done.stderr) == (0, "")
     last = decode(done.stdout.splitlines()[-1].encode())
     assert isinstance(last, Sample)

@@ -1,5 +1,3 @@
-"""A device that becomes too hot under stress: its run ends in time."""
-
 import os
 import select
 import sys
@@ -23,7 +21,6 @@ SETTINGS = {
     "FAKE_CUDA_PYTHON": sys.executable,
     "OMP_NUM_THREADS": "1",
 }
-"""A GPU on which the real worker computes."""
 
 
 def test_heat_ends_a_run_on_a_terminal_that_nobody_reads(driver: FakeDriver) -> None:

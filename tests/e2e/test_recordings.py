@@ -1,5 +1,3 @@
-"""Recordings and CSV by the shipped command: one schema all the way, and an end that is whole."""
-
 import gzip
 import json
 import signal
@@ -15,11 +13,9 @@ from gputop.agent.lines import LEFT_OUT_IF_EMPTY, to_line
 from gputop.agent.snapshot import SCHEMA, Host, Inventory, Process, Sample
 from gputop.recording.reader import Recording
 from gputop.schema.decode import decode
-from gputop.text import moment
-from tests import recordings, streams
 from tests.driver import FakeDriver
 from tests.e2e.shipped import GPUTOP, SOON, children, device, held_by, run
-from tests.e2e.test_exporter import until
+from tests.waiting import until
 
 FAST = ("--interval", "0.25")
 
@@ -32,7 +28,6 @@ def names(cls: type) -> set[str]:
 def test_one_schema_in_status_stream_recording_and_replay(
     driver: FakeDriver, tmp_path: Path
 ) -> None:
-    """What each of them says are the fields of the schema, with the same values."""
     with children("train") as processes:
         driver.write(device(0, processes=held_by(processes)), device(1))
         env = driver.environment()
@@ -100,13 +95,3 @@ def test_a_signal_ends_a_file_whole(tmp_path: Path, number: signal.Signals) -> N
     lines = gzip.decompress(path.read_bytes()).decode().splitlines()  # it has its trailer
     assert len(lines) >= 2
     assert all(decode(line) for line in lines)
-
-
-def test_one_line_says_where_it_is_damaged(tmp_path: Path) -> None:
-    path = recordings.make(tmp_path / "a.jsonl", 5)
-    path.write_bytes(path.read_bytes()[:-9])
-    done = run("stream", "--replay", path)
-    assert done.returncode == 0
-    last = moment(streams.NOW + 3, "%Y-%m-%d %H:%M:%S")
-    assert done.stderr == f"gputop: {path}: damaged at line 6; played up to {last}\n"
-    assert len(done.stdout.splitlines()) == 5

@@ -1,5 +1,3 @@
-"""The agent over a real `sshd`: what comes back, what fails and is named, and what stays there."""
-
 import asyncio
 import os
 import shutil
@@ -12,8 +10,9 @@ from gputop.agent.problem import Problem
 from gputop.stream.child import Snapshot
 from gputop.stream.machines import host_snapshots
 from tests.driver import FakeDriver
-from tests.e2e.conftest import Lab, until_gone
+from tests.e2e.conftest import Lab
 from tests.e2e.shipped import device
+from tests.waiting import until
 
 BOUND = 60.0
 ORIGINAL = '"$SSH_ORIGINAL_COMMAND"'
@@ -21,7 +20,6 @@ SHELLS = ("sh", "bash", "dash", "zsh", "csh", "tcsh", "fish")
 
 
 def asked(lab: Lab) -> Snapshot | Problem:
-    """What the host `far` answers."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PATH", f"{lab.programs()}:{os.environ['PATH']}")
         return asyncio.run(asyncio.wait_for(host_snapshots(["far"]), BOUND))["far"]
@@ -159,4 +157,4 @@ def test_a_watcher_that_is_killed_leaves_no_process_there(lab: Lab, records: int
         for _ in range(records):
             assert watcher.stdout.readline()
         watcher.kill()
-    until_gone(lab)
+    until(lambda: not lab.left(), otherwise=lab.left)

@@ -26,7 +26,6 @@ PARSED = ("gputop bench", "gputop exporter")
 
 
 def commands(page: str) -> list[str]:
-    """Return the lines of each command of gputop on a page."""
     blocks = re.findall(r"```sh\n(.*?)```", (DOCS / f"{page}.md").read_text(), re.DOTALL)
     return [line for block in blocks for line in block.splitlines()]
 

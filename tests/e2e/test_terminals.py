@@ -1,5 +1,3 @@
-"""Starts that fail are one line on the terminal; and the mouse is the terminal's where asked."""
-
 import re
 import shlex
 from pathlib import Path

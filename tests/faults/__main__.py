@@ -22,7 +22,6 @@ and no process is left.
 
 
 def page() -> str:
-    """Return the page."""
     rows = [f"- {scenario.name}" for scenario in SCENARIOS]
     return FRAME.format(rows="\n".join(rows))
 

@@ -14,12 +14,10 @@ from tests.e2e.shipped import GIB
 from tests.faults.scenario import NO_ZERO, WELL, Deed, Scenario, Stage, three
 
 BACK = ("44 %", "48°C")
-"""What the device 1 has."""
 FAULTS = ("LOST", "NOT RESPONDING", "NEEDS RESET", "not answering", " old")
 
 
 def machine(**changes: object) -> Deed:
-    """Change the whole machine."""
     return lambda stage: stage.driver.change_machine(**changes)
 
 
@@ -29,16 +27,11 @@ def change(**changes: object) -> Deed:
 
 
 def said(diagnose: Callable[[System], Problem]) -> tuple[str, ...]:
-    """Return what is on the screen of such a machine as this one."""
     problem = diagnose(inspect_system())
     return f"  {problem.what}: {problem.why}.", f"  {problem.remedy}."
 
 
-# The driver.
-
-
 def library_elsewhere(stage: Stage) -> None:
-    """Where the driver's library is to be there is nothing so far."""
     folder = stage.folder / "lib"
     folder.mkdir()
     stage.environment["LD_LIBRARY_PATH"] = str(folder)
@@ -93,8 +86,6 @@ DRIVER = (
     ),
 )
 
-# Single devices.
-
 
 def instance(number: int, gibibytes: int, profile: str) -> FakeInstance:
     return FakeInstance(
@@ -110,7 +101,6 @@ FIRST = instance(1, 40, "3g.40gb")
 
 
 def with_instances(pid: int) -> tuple[FakeDevice, ...]:
-    """Return the devices, of which the device 1 is cut into two."""
     zero, one, two = three(pid)
     pair = (FIRST, instance(2, 30, "2g.30gb"))
     return zero, replace(one, mig_mode=1, instances=pair), two

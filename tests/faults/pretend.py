@@ -5,8 +5,9 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
-from tests.agent.fake_proc import stat_line
+from tests.agent.fake_proc import process_files
 
 _SOURCE = Path(__file__).with_name("pretend.c")
 
@@ -20,33 +21,16 @@ class Pretended:
         self.environment = {"LD_PRELOAD": str(library), "PRETEND": str(folder)}
 
     def write(self, name: str, content: bytes) -> None:
-        """A file of the folder."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
-    def add(
-        self,
-        pid: int,
-        command: bytes,
-        uid: int,
-        cgroup: bytes,
-        environment: bytes = b"",
-    ) -> None:
-        """A process."""
-        for name, content in {
-            "stat": stat_line(pid, start=500, pages=2_000),
-            "cmdline": command,
-            "cgroup": cgroup,
-            "environ": environment,
-            f"task/{pid}/children": b"",
-            "status": b"Name:\tx\nUid:\t%d\t9\t9\t9\nGid:\t0\n" % uid,
-        }.items():
+    def add(self, pid: int, **process: Any) -> None:
+        for name, content in process_files(pid, pages=2_000, **process).items():
             self.write(f"proc/{pid}/{name}", content)
 
 
 def pretended(folder: Path, near: Path) -> Pretended:
-    """Compiled beside the library of a fake driver, which is as long there as tests need it."""
     compiler = shutil.which("cc")
     assert compiler is not None, "it needs a C compiler"
     key = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:16]

@@ -20,20 +20,16 @@ Seen = Callable[[Terminal], object]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key, and how to see on the screen that it has been answered."""
-
     press: str
     answered: Seen
     what: str
 
 
 def shows(*texts: str) -> Seen:
-    """True of a screen that has all of the texts at once."""
     return lambda terminal: all(text in terminal.text for text in texts)
 
 
 def hides(text: str) -> Seen:
-    """True of a screen that does not have the text."""
     return lambda terminal: text not in terminal.text
 
 
@@ -43,13 +39,11 @@ KEYS = (
     Key("2", shows(" Kind "), "the benchmark"),
     Key("1", hides(" Kind "), "the monitor again"),
 )
-"""These must be answered, whatever happens."""
 WELL = ("0 Test 0", "1 Test 1", "2 Test 2", "44 %")
 NO_ZERO = (r"\b0 ?°C", r"\b0 W", r"\b0 MHz")
 
 
 def three(pid: int) -> tuple[FakeDevice, ...]:
-    """Return three devices whose numbers all differ, each held by the process."""
     return tuple(
         FakeDevice(
             name=f"NVIDIA Test {n}",
@@ -84,24 +78,19 @@ class Scenario:
     mend: Deed | None = None
     """Ends the fault; None where it stays."""
     then: tuple[str, ...] = ()
-    """What the screen has, all at once, once it is mended."""
     then_silent: tuple[str, ...] = ()
     at_start: bool = False
     """Whether the fault is there before gputop starts; else all is well on screen before."""
     before: tuple[str, ...] = WELL
-    """What the screen has while all is well."""
     alive: int | None = 0
     """A device whose numbers must go on moving meanwhile; None where there is none."""
     keys: tuple[Key, ...] = KEYS
-    """What must be answered while the fault lasts."""
     devices: Callable[[int], tuple[FakeDevice, ...]] = three
-    """Those of the machine, of a process id to hold them."""
     prepare: Deed | None = None
     """Done before gputop starts: files, and more `environment` of the stage."""
     within: Callable[[Path, list[str]], list[str]] | None = None
     """What it is run in, such as a shell: makes that of a folder for files and its command."""
     unwritten: tuple[bytes, ...] = ()
-    """What it never writes to the terminal."""
     rows: int = 40
 
     def __str__(self) -> str:
@@ -126,7 +115,6 @@ class Stage:
         self.scenario = scenario
         self.driver = driver
         self.folder = folder
-        """A place for files."""
         self.environment = driver.environment()
         """Variables of gputop, which what prepares it may add to."""
         self.stopped = 0
@@ -149,7 +137,6 @@ class Stage:
         return made
 
     def perform(self) -> None:
-        """Run the whole scenario; an `AssertionError` shows the screen where it fails."""
         scenario = self.scenario
         self.driver.write(*scenario.devices(os.getpid()))
         if scenario.prepare is not None:
@@ -179,7 +166,6 @@ class Stage:
         self._faulty = True
 
     def _last(self, terminal: Terminal) -> None:
-        """See what must be so while the fault lasts."""
         scenario = self.scenario
         self.see(*scenario.says, without=scenario.silent)
         self._keep_alive()
@@ -192,13 +178,11 @@ class Stage:
         self._keep_alive()
 
     def _look(self, terminal: Terminal) -> None:
-        """At each frame: nothing wrong may be on the screen for a moment."""
         if self._faulty and self._never is not None and not terminal.is_painting:
             wrong = self._never.search(terminal.text)
             assert wrong is None, f"{wrong[0]!r} on screen:\n{terminal.text}"
 
     def see(self, *texts: str, without: tuple[str, ...] = ()) -> None:
-        """Wait until all of these are on screen together, and none of those without."""
         see(self.terminal, *texts, without=without)
 
     def _keep_alive(self) -> None:
@@ -216,14 +200,12 @@ class Stage:
         assert self._core(IDLE_SECONDS) < BUSY or self._core(3 * IDLE_SECONDS) < BUSY
 
     def _core(self, seconds: float) -> float:
-        """Return the share of a core that its processes use in the next seconds."""
         began, before = time.monotonic(), processor_seconds(self.terminal.processes())
         self.terminal.collect(seconds)
         after = processor_seconds(self.terminal.processes())
         return (after - before) / (time.monotonic() - began)
 
     def _end(self) -> None:
-        """Quit; nothing may be left, and the terminal must be as it was."""
         terminal, scenario = self.terminal, self.scenario
         terminal.send("q")
         status = terminal.wait()

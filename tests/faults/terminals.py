@@ -10,7 +10,6 @@ from tests.faults.scenario import WELL, Scenario, Stage
 from tests.terminal import ALTERNATE_SCREEN
 
 LATER, LATER_YET = 77, 23
-"""Utilizations of device 1 after its 44 %."""
 WRONG_AGES = "No data for|NOT RESPONDING|sampler stopped|AWAY for"
 
 
@@ -28,7 +27,6 @@ def in_shell(folder: Path, command: list[str]) -> list[str]:
 
 
 def suspend(stage: Stage) -> None:
-    """Press Ctrl+Z; the shell has the terminal, as it was before."""
     stage.terminal.send("\x1a")
     stage.see("Stopped")
     assert ALTERNATE_SCREEN not in stage.terminal.modes
@@ -37,7 +35,6 @@ def suspend(stage: Stage) -> None:
 
 
 def stop(stage: Stage) -> None:
-    """Stop the dashboard from outside, for a while, in which its sampler goes on."""
     stage.terminal.kill(signal.SIGSTOP)
     stage.driver.change(1, gpu_utilization_percent=LATER)
     stage.terminal.collect(2.0)

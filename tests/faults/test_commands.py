@@ -1,5 +1,3 @@
-"""Text of others in what commands write: no terminal acts on it."""
-
 import re
 import unicodedata
 from pathlib import Path
@@ -39,13 +37,12 @@ def active(text: str) -> set[str]:
 
 @pytest.fixture
 def nasty_machine(driver: FakeDriver, tmp_path: Path) -> dict[str, str]:
-    """The environment of a program on a machine where everything is called so."""
     machine = pretended(tmp_path / "pretended", driver.library)
     machine.write("hostname", raw(f"h{ALL}")[:60])
     machine.write("user.7000", raw(f"u{ALL}"))
     machine.add(
         FIRST_PID,
-        raw(f"cmd{ALL}") + b"\xff\0" + b"L" * 50_000,
+        command=raw(f"cmd{ALL}") + b"\xff\0" + b"L" * 50_000,
         uid=7000,
         cgroup=b"0::/lxc.payload." + raw(ALL).replace(b"/", b"").replace(b"\n", b"") + b"\n",
     )

@@ -1,5 +1,3 @@
-"""Drivers older than functions that gputop calls: each reading that is left is the same."""
-
 import json
 import os
 from collections.abc import Callable
@@ -52,8 +50,6 @@ FIELDS_END = {"535.183.06": 197, "470.256.02": 161}
 
 
 def older(version: str) -> tuple[FakeDevice, ...]:
-    """Devices as such a driver has them."""
-
     def known(key: str) -> bool:
         kind, _, number = key.partition(".")
         return kind != "field" or int(number.partition(".")[0]) < FIELDS_END[version]
@@ -82,7 +78,6 @@ MISSING = {
 
 
 def read(driver: FakeDriver) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The inventory and the last of some samples of the shipped command."""
     done = run("stream", "--interval", "0.5", "--count", "5", env=driver.environment())
     records = [json.loads(line) for line in done.stdout.splitlines()]
     inventories = [record for record in records if record["type"] == "inventory"]

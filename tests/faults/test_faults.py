@@ -1,5 +1,3 @@
-"""Every scenario: named, keys answered, nothing wrong shown, nothing left. A few run every time."""
-
 from pathlib import Path
 
 import pytest

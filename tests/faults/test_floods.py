@@ -1,5 +1,3 @@
-"""More than anybody needs: hosts, workers and recordings that never end or are far too large."""
-
 import asyncio
 import contextlib
 import dataclasses
@@ -35,7 +33,6 @@ from tests.fake_ssh import FakeSsh
 from tests.sessions import Session
 
 BOUND = 60.0
-"""Seconds after which something that a test waits for counts as hung."""
 TINY = to_line(Sample(1.0, Host()))
 NOW = streams.NOW
 BEGIN: list[Record] = [streams.inventory(2), streams.sample(2)]
@@ -93,11 +90,7 @@ async def test_what_a_worker_on_a_node_says_does_not_pile_up() -> None:
     assert said[-2:] == [b"x", b""]
 
 
-# What a record may have.
-
-
 def too_many(name: str, number: int) -> Record:
-    """A record with so many of them."""
     made: dict[str, Any] = {
         "devices": tuple(DeviceSample(f"GPU-{n}") for n in range(number)),
         "machines": tuple(Machine(f"m{n}") for n in range(number)),
@@ -139,14 +132,6 @@ def test_long_lists_are_refused(host: dict[str, Any]) -> None:
         decode(json.dumps({"type": "sample", "time": 1, "host": host}))
 
 
-def test_long_texts_are_refused() -> None:
-    longest = "x" * limits.STRING_CHARACTERS
-    inventory = streams.inventory(hostname=longest)
-    assert decode(to_line(inventory)) == inventory
-    with pytest.raises(DecodeError, match=r"^text of more than 16,384 characters: xxx"):
-        decode(to_line(streams.inventory(hostname=f"{longest}x")))
-
-
 PROBLEM = Problem("Not everything is shown", "it sends 2,000 devices", "Check what runs there")
 UNREAD = Problem("A line of the stream cannot be read", "hostname: longer", "It was left out")
 
@@ -174,9 +159,6 @@ def test_the_dashboard_of_one_machine_names_what_was_left_out() -> None:
     assert list(telemetry.findings) == []
 
 
-# Recordings.
-
-
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 @pytest.mark.parametrize(
     "flood",
@@ -194,9 +176,6 @@ def test_a_recording_is_not_read_on_where_nothing_is_in_it(
     assert (len(recording.positions), recording.is_scanned) == (3, True)
     assert recording.ending is not None
     assert recording.ending.startswith("damaged at line 5; ")
-
-
-# The shipped command.
 
 
 FLOOD = """\

@@ -1,5 +1,3 @@
-"""`kill -9` of any one process at any moment of a benchmark: nothing stays, or it is back."""
-
 import os
 import random
 import signal
@@ -27,11 +25,8 @@ MOMENTS = [round(DICE.uniform(0.0, RUN_SECONDS + 1.5), 2) for _ in range(3)]
 
 
 @pytest.fixture
-def python(driver: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An interpreter whose worker does no work; three devices that nobody uses are there."""
-    driver.write(*free(0))
-    for name, value in driver.environment().items():
-        monkeypatch.setenv(name, value)
+def python(nvml: FakeDriver, tmp_path: Path) -> str:
+    nvml.write(*free(0))
     return fake_interpreter(tmp_path, worker().replace('asked["seconds"]:', f"{RUN_SECONDS}:"))
 
 
@@ -82,7 +77,6 @@ def stop(terminal: Terminal, word: str) -> None:
 
 
 def kill(terminal: Terminal) -> None:
-    """Kill the dashboard; all that there is of it goes with it."""
     assert len(terminal.processes()) > 1
     terminal.kill(signal.SIGKILL)
     terminal.wait_until_gone()

@@ -1,5 +1,3 @@
-"""Secrets of command lines and environments: masked, unless their user asks to see them."""
-
 import gzip
 import os
 import subprocess
@@ -30,7 +28,6 @@ ENVIRONMENT = {
 
 @pytest.fixture(autouse=True)
 def _trainer(driver: FakeDriver) -> Iterator[None]:
-    """A process on the device with secrets in its command line and its environment."""
     with subprocess.Popen(
         [sys.executable, "-S", "-c", "print(flush=True); input()", *WORDS],
         env={**os.environ, **ENVIRONMENT},

@@ -1,5 +1,3 @@
-"""What has no screen to look at any more, or none yet: terminals that are gone, or not there."""
-
 import os
 import select
 import signal

@@ -52,22 +52,20 @@ def raw(text: str) -> bytes:
 
 
 def people_the_machine(stage: Stage) -> None:
-    """A process for each of the texts: command, user, container and environment are called so."""
     for n, (kind, text) in enumerate(TEXTS.items()):
         container = raw(f"c{text}").replace(b"/", b"_").replace(b"\n", b"")
         stage.pretended.write(f"user.{FIRST_UID + n}", raw(f"u{text}")[:200].replace(b"\n", b""))
         stage.pretended.add(
             FIRST_PID + n,
-            raw(kind + text) + b"\0arg",
+            command=raw(kind + text) + b"\0arg",
             uid=FIRST_UID + n,
             cgroup=b"0::/lxc.payload." + container + b"\n",
-            environment=raw(f"A={text}") + b"\0" + raw(f"B{text}=x") + b"\0",
+            environ=raw(f"A={text}") + b"\0" + raw(f"B{text}=x") + b"\0",
         )
     stage.pretended.write("hostname", raw("h" + TEXTS["csi"] + TEXTS["wide"])[:60])
 
 
 def holders(stage: Stage) -> None:
-    """All of them take the second device."""
     pids = range(FIRST_PID, FIRST_PID + len(TEXTS))
     processes = (FakeProcess(pid, memory_bytes=n * GIB) for n, pid in enumerate(pids, 1))
     stage.driver.change(1, processes=tuple(processes))

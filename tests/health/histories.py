@@ -22,7 +22,6 @@ HELD, UNATTRIBUTED = "memory_attributed_bytes", "memory_unattributed_bytes"
 WATTS, LIMIT, CLOCK = "power_watts", "power_limit_watts", "sm_clock_mhz"
 REASONS, GENERATION, WIDTH = "clock_event_reasons", "pcie_generation", "pcie_width"
 RX, TX = "pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second"
-"""Names of readings."""
 Value = Any
 """A value, or a function of the tick that gives one."""
 
@@ -92,7 +91,6 @@ GPM_OFF = dict.fromkeys(NO_GPM, Absence.DISABLED)
 
 
 def trainer(index: int = 0, **changes: Any) -> Process:
-    """A rank of a job; its loader keeps up."""
     known: dict[str, Any] = {
         "memory_used_bytes": 59 * GIB,
         "cpu_percent": 60.0,
@@ -150,7 +148,6 @@ class Machine:
         return self
 
     def watched(self, seconds: float) -> Self:
-        """Goes on for that long, and is judged at the end."""
         self.run(seconds - self.interval, judged=False)
         return self.run(self.interval)
 
@@ -192,21 +189,25 @@ def one(
     seconds: float = 90,
     **machine: Any,
 ) -> Machine:
-    """One device for a while, its readings changed, with one process."""
     machine.setdefault("processes", (process or trainer(),))
     return Machine(readings=({**of, **(changes or {})},), **machine).watched(seconds)
+
+
+def several(*readings: Mapping[str, Value], **process: Any) -> Machine:
+    """Devices that do this, each with a process; those of a `job_id` are its ranks."""
+    many = range(len(readings))
+    ranks = [{"rank": n} if "job_id" in process else {} for n in many]
+    return Machine(
+        devices=tuple(map(device, many)),
+        readings=tuple({**WORKING, **each} for each in readings),
+        processes=tuple(trainer(n, **ranks[n], **process) for n in many),
+    )
 
 
 def watched(
     *readings: Mapping[str, Value], seconds: int = 30, machines: Any = (), **process: Any
 ) -> list[Snapshot]:
-    """Snapshots, one each second, of devices that do this."""
-    many = range(len(readings))
-    made = Machine(
-        devices=tuple(map(device, many)),
-        readings=tuple({**WORKING, **each} for each in readings),
-        processes=tuple(trainer(n, **process) for n in many),
-    )
+    made = several(*readings, **process)
     inventory = dataclasses.replace(made.inventory, devices=tuple(made.devices))
     found = []
     for _ in range(seconds):

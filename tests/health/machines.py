@@ -54,14 +54,12 @@ class Machine:
 
     devices: tuple[FakeDevice, ...] = field(default_factory=lambda: (h100(),))
     driver: Mapping[str, Any] = field(default_factory=dict)
-    """What is special about the fake driver."""
     root: Mapping[str, str] = field(default_factory=lambda: HEALTHY)
     torch: TorchFacts | None = TORCH
     environment: Mapping[str, str] = field(default_factory=lambda: TERMINAL)
     xids: tuple[int, ...] = ()
     """Reported while doctor looks."""
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Facts of other kinds."""
 
     def facts(self, driver: FakeDriver, folder: Path) -> DoctorFacts:
         """What is gathered of it, in this process: the driver through NVML, the rest from files."""
@@ -91,7 +89,6 @@ class Machine:
 
 
 def snapshot(driver: FakeDriver, xids: tuple[int, ...]) -> tuple[Inventory, Sample]:
-    """What the sampler would send of the fake driver, without its threads."""
     made = Inventory(NOW, "node07", Source.NVML, DriverState.OK, 1.0)
     try:
         started = nvml.start()

@@ -18,6 +18,7 @@ from tests.health.histories import (
     Machine,
     device,
     saw,
+    several,
     trainer,
 )
 
@@ -35,8 +36,6 @@ GAME = (trainer(kind=ProcessKind.GRAPHICS, command="game"),)
 
 
 class Case(NamedTuple):
-    """Readings beside those of `WORKING`, or of `IDLE`, and what they mean."""
-
     what: str
     bound: Bound
     why: str
@@ -154,20 +153,9 @@ def test_it_is_bound_by(case: Case) -> None:
     assert case.why in found.why
 
 
-def ranks(*readings: Mapping[str, Any], absent: Iterable[str] = (), **process: Any) -> Machine:
-    none = dict.fromkeys(absent)
-    machine = Machine(
-        devices=tuple(device(n) for n in range(len(readings))),
-        readings=tuple({**WORKING, **each, **none} for each in readings),
-        processes=tuple(trainer(n, **process) for n in range(len(readings))),
-        absent=dict.fromkeys(absent, UNSUPPORTED),
-    )
-    return machine.watched(41)
-
-
 def test_ranks_wait_for_the_slow_one() -> None:
     waiting = gpm(12, 0, 3, power_watts=190.0)
-    machine = ranks(WORKING, waiting, waiting, waiting, slurm_job="7")
+    machine = several(WORKING, waiting, waiting, waiting, slurm_job="7").watched(41)
     words = [bound(machine, index).bound for index in range(4)]
     assert words == [Bound.COMPUTE, Bound.PEERS, Bound.PEERS, Bound.PEERS]
     inventory = replace(machine.inventory, devices=tuple(machine.devices))
@@ -180,7 +168,7 @@ def test_ranks_wait_for_the_slow_one() -> None:
 
 def test_ranks_that_all_launch_small_kernels_wait_for_nobody() -> None:
     small = gpm(12, 0, 3)
-    machine = ranks(small, small, slurm_job="7")
+    machine = several(small, small, slurm_job="7").watched(41)
     assert [bound(machine, index).bound for index in range(2)] == [Bound.LAUNCHES] * 2
 
 

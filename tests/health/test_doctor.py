@@ -1,8 +1,5 @@
 import json
-import os
 import re
-import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,10 +10,9 @@ from gputop.health.doctor.doctor_facts import gather
 from gputop.health.findings import Severity
 from gputop.output.doctor_page import page
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
-from tests.e2e.shipped import GPUTOP, NO_DRIVER
+from tests.e2e.shipped import run
 from tests.health.machines import HEALTHY, Machine, h100, has
 
-BOUND = 90.0
 THREE = (
     h100(persistence_mode=0),
     h100(persistence_mode=0, power_limit_enforced_milliwatts=500_000),
@@ -34,20 +30,8 @@ def no_torch(tmp_path: Path) -> str:
     return str(script)
 
 
-def doctor(*arguments: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*GPUTOP, "doctor", *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        env={**os.environ, **env},
-        timeout=BOUND,
-    )
-
-
 def test_a_machine_without_a_driver() -> None:
-    done = doctor(env=NO_DRIVER)
+    done = run("doctor")
     assert (done.returncode, done.stderr) == (1, "")
     assert re.search(r"PROBLEM +NVML library +No NVIDIA driver: .* not found", done.stdout)
     assert done.stdout.splitlines()[-1].startswith("1 problem")
@@ -59,12 +43,12 @@ def test_a_machine_without_a_driver() -> None:
 
 def test_what_the_rules_say_of_one_snapshot(driver: FakeDriver, no_torch: str) -> None:
     driver.write(FakeDevice(clock_event_reasons=0x20))
-    done = doctor("--python", no_torch, env=driver.environment())
+    done = run("doctor", "--python", no_torch, env=driver.environment())
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"warning +heat +throttled by heat\n +> Check fans", done.stdout)
     assert re.search(r"warning +unattributed memory +memory in use that no listed", done.stdout)
     driver.change(0, **has(recovery=1))
-    done = doctor("--json", "--python", no_torch, env=driver.environment())
+    done = run("doctor", "--json", "--python", no_torch, env=driver.environment())
     assert (done.returncode, done.stderr) == (1, "")
     made = json.loads(done.stdout)
     assert made.keys() == {"versions", "checks"}
@@ -77,7 +61,7 @@ def test_what_the_rules_say_of_one_snapshot(driver: FakeDriver, no_torch: str) -
 
 def test_a_device_that_hangs_is_waited_for_and_named(driver: FakeDriver, no_torch: str) -> None:
     driver.write(FakeDevice(), FakeDevice(hang=True))
-    done = doctor("--python", no_torch, env=driver.environment())
+    done = run("doctor", "--python", no_torch, env=driver.environment())
     assert done.returncode == 1
     assert re.search(r"PROBLEM +state +GPU 1: NOT RESPONDING", done.stdout)
 

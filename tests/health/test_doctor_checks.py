@@ -54,7 +54,6 @@ class Row(NamedTuple):
 
 
 def fails(code: int, root: dict[str, str]) -> Machine:
-    """A driver that cannot be started, on a machine that shows why."""
     return Machine(driver={"init_code": code}, root=root, torch=None)
 
 

@@ -15,8 +15,6 @@ Samples = Callable[[int], tuple[int, ...] | None]
 
 
 def wave(period: int, high: int) -> dict[str, Any]:
-    """A device that is busy in such waves of sixths of a second, each of which is a sample."""
-
     def samples(tick: int) -> tuple[int, ...]:
         return tuple(95 if (6 * tick + n) % period < high else 2 for n in range(6))
 

@@ -8,7 +8,7 @@ from gputop.agent.device import DeviceState
 from gputop.agent.snapshot import Event
 from gputop.health.findings import Severity
 from gputop.health.judge import RULES, Judge, judge_snapshot
-from tests.health.histories import IDLE, WORKING, Machine, device, noise, one, saw, trainer
+from tests.health.histories import IDLE, WORKING, Machine, device, noise, one, saw, several, trainer
 from tests.streams import GIB, NOW
 
 STEADY = {"pcie_generation", "pcie_width", "performance_state", "pcie_replays", "ecc_corrected"}
@@ -84,12 +84,7 @@ SICK: Mapping[str, Any] = {"sm_active_percent": 10.0, "clock_event_reasons": ("s
 
 
 def machine(**changes: Any) -> Machine:
-    return Machine(
-        devices=tuple(device(n) for n in range(MANY)),
-        readings=({**WORKING, **changes},) * MANY,
-        processes=tuple(trainer(n, slurm_job="7") for n in range(MANY)),
-        judge=Judge(),
-    )
+    return dataclasses.replace(several(*[changes] * MANY, slurm_job="7"), judge=Judge())
 
 
 def worse(made: Machine, index: int, **changes: Any) -> None:

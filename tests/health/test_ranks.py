@@ -21,8 +21,8 @@ from tests.health.histories import (
     finding,
     lacking,
     saw,
+    several,
     silent,
-    trainer,
 )
 from tests.streams import GIB, process
 
@@ -32,7 +32,6 @@ Load = dict[str, float]
 
 
 def load_of(*numbers: float | None) -> Load:
-    """A load with these readings; those that are None are missing."""
     pairs = zip(READINGS, numbers, strict=True)
     return {name: number for name, number in pairs if number is not None}
 
@@ -149,11 +148,7 @@ def test_jobs_of_several_hosts_and_processes_without_a_job() -> None:
 
 def ranks(*readings: Mapping[str, Any], seconds: float = 40, **changes: Any) -> Machine:
     of: dict[str, Any] = {"world_size": len(readings), "job_id": JOB, **changes}
-    return Machine(
-        devices=tuple(device(n) for n in range(len(readings))),
-        readings=tuple({**WORKING, **each} for each in readings),
-        processes=tuple(trainer(n, rank=n, **of) for n in range(len(readings))),
-    ).watched(seconds)
+    return several(*readings, **of).watched(seconds)
 
 
 SPINS: dict[str, Any] = {BUSY: 100, SM: 12.0, TENSOR: 0.0, WATTS: 180.0}

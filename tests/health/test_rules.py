@@ -36,6 +36,7 @@ from tests.health.histories import (
     noise,
     one,
     saw,
+    several,
     silent,
     trainer,
 )
@@ -60,7 +61,6 @@ UNKNOWN = trainer(cpu_percent=None, children_cpu_most_percent=None)
 
 
 def without(*names: str, why: Absence = UNSUPPORTED, **machine: Any) -> Machine:
-    """A device that lacks these readings, and is as it should be in all else."""
     changes: dict[str, Any] = dict.fromkeys(n for n in names if n in WORKING)
     return one(
         {**changes, **machine.pop("changes", {})}, absent=dict.fromkeys(names, why), **machine
@@ -68,7 +68,6 @@ def without(*names: str, why: Absence = UNSUPPORTED, **machine: Any) -> Machine:
 
 
 SHARED = (replace(device(), memory_is_shared=True),)
-"""A device that uses the host's memory."""
 
 
 def at(seconds: float, code: int | None) -> Event:
@@ -83,21 +82,12 @@ def left_open(seconds: float) -> Machine:
 def job(changes: Mapping[str, Any], many: int = 4, **process: Any) -> Machine:
     """Devices of one job, the first of which is another."""
     process = {"slurm_job": "7"} | process
-    return Machine(
-        devices=tuple(device(n) for n in range(many)),
-        readings=({**WORKING, **changes}, *[WORKING] * (many - 1)),
-        processes=tuple(trainer(n, **process) for n in range(many)),
-    ).watched(90)
+    return several(changes, *[WORKING] * (many - 1), **process).watched(90)
 
 
 def ranks(seconds: float = 90) -> Machine:
     waits = {BUSY: 100, SM: 12.0, TENSOR: 0.0}
-    names = {"world_size": 3, "job_id": "node01:29500"}
-    return Machine(
-        devices=tuple(device(n) for n in range(3)),
-        readings=(WORKING, {**WORKING, **waits}, {**WORKING, **waits}),
-        processes=tuple(trainer(n, rank=n, **names) for n in range(3)),
-    ).watched(seconds)
+    return several({}, waits, waits, world_size=3, job_id="node01:29500").watched(seconds)
 
 
 Case = tuple[str, Callable[[], Machine], Severity, str]

@@ -10,7 +10,6 @@ from tests.streams import GIB
 
 
 def met(wait: DeviceWait, snapshots: list[Snapshot]) -> tuple[int, str | None]:
-    """Number of the first snapshot at which the condition is met, and the sentence."""
     for number, snapshot in enumerate(snapshots):
         text = wait.add(snapshot)
         if text is not None:

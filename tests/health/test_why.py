@@ -4,19 +4,14 @@ from typing import Any
 from gputop.agent.device import Absence
 from gputop.health.why import Situation, WhyReport
 from gputop.schema.advice import INDEX
-from tests.health.histories import NO_GPM, WORKING, Machine, device, trainer
+from tests.health.histories import NO_GPM, several
 
 HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 1200}
 CAPPED = {"clock_event_reasons": ("sw_power_cap",), "power_limit_watts": 500.0}
 
 
 def situation(*readings: dict[str, Any], seconds: float = 40, **changes: Any) -> Situation:
-    machine = Machine(
-        devices=tuple(device(n) for n in range(len(readings))),
-        readings=tuple({**WORKING, **each} for each in readings),
-        processes=tuple(trainer(n) for n in range(len(readings))),
-        **changes,
-    ).watched(seconds)
+    machine = dataclasses.replace(several(*readings), **changes).watched(seconds)
     inventory = dataclasses.replace(machine.inventory, devices=tuple(machine.devices))
     return Situation(inventory, machine.sample(), machine.last)
 

@@ -20,7 +20,6 @@ from tests import streams
 from tests.output.test_public_output import FULL as EVERY_READING
 
 NOW = 100.0
-"""Monotonic."""
 
 
 def found_in(*records: Record | Interruption, waited: float = 0.0, **options: Any) -> list[Metric]:
@@ -53,7 +52,6 @@ def sample_of(*devices: DeviceSample, **changes: Any) -> Sample:
 
 
 FULL = dataclasses.replace(EVERY_READING, uuid=streams.device(0).uuid)
-"""A device that has every reading."""
 EVERY = sample_of(
     FULL, events=(Event(50.0, FULL.uuid, "xid", 79),), processes=tuple(streams.crowd(3, 1))
 )
@@ -63,7 +61,6 @@ FULL_NOW = {"memory_used_bytes": 80 << 30, "memory_free_bytes": 0}
 
 
 def begun(*records: Record | Interruption) -> dict[tuple[str, str], float]:
-    """Findings begun, by device and rule; those that never did are left out."""
     found = named(found_in(*records), "gputop_findings_total")
     assert len(found) % len(RULES) == 0
     return {(k["index"], k["rule"]): v for k, v in found if v}

@@ -1,5 +1,3 @@
-"""Findings about a training: slower steps with their cause, and the GPU's part of a step."""
-
 import os
 import random
 
@@ -15,7 +13,6 @@ START = 1_700_000_000.0
 
 
 def steps(*parts: tuple[float, float], noise: float = 0.0) -> list[Point]:
-    """Points of a training that ran for so many seconds with so many steps a second."""
     random.seed(1)
     points, now, done = [], START, 0
     for length, rate in parts:

@@ -1,5 +1,3 @@
-"""Output of terminal programs as plain lines."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

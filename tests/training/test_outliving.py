@@ -1,19 +1,16 @@
-"""A command outlives its dashboard, the shipped command in a terminal and without one."""
-
 import os
 import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from gputop.training.runs import Run, read_run
-from tests.e2e.shipped import GPUTOP, SOON, dashboard, run, see
-from tests.terminal import ScreenError, Terminal
+from tests.e2e.shipped import GPUTOP, dashboard, run, see
+from tests.terminal import Terminal
 
 STEPS = 400
 LATEST_SECONDS = 3.0
@@ -29,8 +26,6 @@ WAYS = ("SIGKILL", "SIGHUP", "SIGTERM", "closed terminal", "killed shell", "q")
 
 
 class Ending(NamedTuple):
-    """A way in which gputop ends, and the moment after the command began."""
-
     way: str
     seconds: float
 
@@ -45,37 +40,24 @@ def endings(seed: int, times: int) -> list[Ending]:
 
 
 def perform(ending: Ending, folder: Path) -> None:
-    """End gputop so, and compare the output that an attached one prints with the whole of it."""
     environment = {"XDG_DATA_HOME": str(folder)}
     command = [*GPUTOP, "--demo", "run", "--", sys.executable, "-c", CODE]
     if ending.way == "killed shell":
         command = ["/bin/sh", "-c", '"$@"; true', "sh", *command]
     with Terminal(command, env=environment) as terminal:
-        run = begun(folder / "gputop" / "runs", terminal)
+        runs = folder / "gputop" / "runs"
+        terminal.until(lambda: found_in(runs))
+        (begun,) = found_in(runs)
         terminal.collect(ending.seconds)
         end(ending.way, terminal)
-        output = subprocess.run(
-            [*GPUTOP, "run", "--attach", run.name],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=SOON,
-            env={**os.environ, **environment},
-        )
+        output = run("run", "--attach", begun.name, env=environment)
     found = [int(line.split()[1]) for line in output.stdout.splitlines()]
     assert found == [*range(STEPS)], f"{ending}: {len(found)} lines"
     assert output.returncode == STATUS, ending
 
 
-def begun(folder: Path, terminal: Terminal) -> Run:
-    deadline = time.monotonic() + SOON
-    while time.monotonic() < deadline:
-        terminal.collect(0.01)
-        for each in folder.glob("*"):
-            run = read_run(each)
-            if run is not None:
-                return run
-    raise ScreenError(f"no command has begun:\n{terminal.text}")
+def found_in(folder: Path) -> list[Run]:
+    return [found for each in folder.glob("*") if (found := read_run(each)) is not None]
 
 
 def end(way: str, terminal: Terminal) -> None:

@@ -1,5 +1,3 @@
-"""Steps per second from steps and their times."""
-
 import pytest
 
 from gputop.training.progress import Counter, Point, Progress, rates

@@ -14,12 +14,10 @@ from gputop.training.steps import parse_line
 
 DATA = Path(__file__).parents[1] / "data" / "training"
 TOTALS = {"transformers": 40, "lightning-rich": 20, "lightning-tqdm": 20, "ranks-tqdm": 12}
-"""Steps in the bar of the training."""
 LINE_SECONDS = 0.1
 
 
 def counters(name: str) -> list[Counter]:
-    """Return the main counter after each line that has a step."""
     lines, progress = PlainLines(), Progress()
     found = []
     now = 0.0
@@ -36,16 +34,12 @@ def counters(name: str) -> list[Counter]:
 
 
 @pytest.mark.parametrize("name", TOTALS)
-def test_the_main_counter_is_the_bar_of_the_training_from_its_second_line(name: str) -> None:
+def test_the_main_counter_is_that_of_the_program_from_its_second_line(name: str) -> None:
     found = counters(name)
     assert {counter.total for counter in found[1:]} == {TOTALS[name]}
     assert found[-1].step == TOTALS[name]
-
-
-@pytest.mark.parametrize("name", TOTALS)
-def test_steps_are_those_that_the_program_counts(name: str) -> None:
     text = (DATA / f"{name}.log").read_bytes()
     own = re.search(rb"own (\d+)", text)
     assert own is not None
-    done = counters(name)[-1].points[-1].value
+    done = found[-1].points[-1].value
     assert done == pytest.approx(int(own[1]), abs=2 if name == "ranks-tqdm" else 0)

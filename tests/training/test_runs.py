@@ -1,5 +1,3 @@
-"""Runs: a relay that outlives gputop, the output with its times, and signals."""
-
 import contextlib
 import json
 import os
@@ -8,7 +6,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,26 +17,19 @@ from gputop.training import runs
 from gputop.training.follow import attach, training_of
 from gputop.training.relay import OUTPUT, TIMES, OutputFile, write_end, write_record
 from gputop.training.runs import OutputReader, RunError, exit_status, find_run, read_run, start_run
+from tests.waiting import until
 
 PATIENCE = 30.0
 
 
 @pytest.fixture(autouse=True)
 def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of runs is empty."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     return tmp_path
 
 
 def started(code: str) -> tuple[runs.Run, subprocess.Popen[bytes]]:
     return start_run([sys.executable, "-u", "-c", code], 100, 30)
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def pieces(folder: Path) -> Iterator[runs.Piece]:

@@ -1,5 +1,3 @@
-"""The tab of a training: its lines, its charts, its output, and keys on it."""
-
 import re
 import time
 from collections.abc import Iterator
@@ -30,8 +28,6 @@ PID = 4242
 
 
 class Written:
-    """A source with these lines, one a second until now."""
-
     def __init__(self, *texts: str) -> None:
         now = time.time()
         self.pieces = [
@@ -44,8 +40,6 @@ class Written:
 
 
 class Followed(Training):
-    """A training whose process is on the first GPU, and does not end."""
-
     def __init__(self, *texts: str, run: Run | None = None) -> None:
         self.count = len(texts)
         super().__init__(("/opt/bin/python", "train.py"), PID, Written(*texts), run=run)

@@ -1,5 +1,3 @@
-"""Steps and losses in the output of training programs."""
-
 import pytest
 
 from gputop.training.lines import LINE_CHARACTERS, PlainLines
