@@ -1,7 +1,6 @@
 """A Ray that is missing, of another version, silent or gone: one line each. None is installed."""
 
 import json
-import os
 import subprocess
 import sys
 from concurrent.futures import Future
@@ -15,7 +14,7 @@ import pytest
 
 from gputop.agent.problem import ProblemError
 from gputop.bench.cluster import relay, run
-from gputop.bench.cluster.messages import Joined, Lent, Lost, from_line
+from gputop.bench.cluster.messages import Joined, Lent, Lost
 from gputop.bench.cluster.node_actor import NodeAnswer
 from gputop.bench.cluster.run import Cluster
 from gputop.bench.plan.request import RunRefusedError
@@ -202,14 +201,13 @@ async def test_why_a_gpu_was_not_lent(
         looking.set_exception(error)
     answer = SimpleNamespace(future=lambda: looking)
     actor = SimpleNamespace(look=SimpleNamespace(remote=lambda *_: answer))
-    reading, writing = os.pipe()
-    asked = relay.Relay(writing)
+    sent: list[object] = []
+    monkeypatch.setattr(relay.Relay, "send", lambda _, report: sent.append(report))
+    asked = relay.Relay(1)
     asked._actors[3] = actor
     await asked._look(3)
-    assert from_line(os.read(reading, 4096)) == Lost(3, why)
+    assert sent == [Lost(3, why)]
     assert killed == ([] if error else [actor])
-    for end in (reading, writing):
-        os.close(end)
 
 
 def test_a_run_goes_through_the_relay_to_workers_and_back(tmp_path: Path) -> None:

@@ -243,7 +243,6 @@ def earlier(target: Target, mean: float) -> Result:
         ([ended(GPUS[0]), ended(GPUS[1], 600.0)], 4),
         ([ended(GPUS[0]), ended(GPUS[1], 690.0)], 0),
         ([ended(GPUS[0], stopped="limit"), ended(GPUS[1])], 4),
-        ([ended(GPUS[0], stopped="silent"), ended(GPUS[1])], 4),
         ([ended(GPUS[0], stopped="unwatched"), ended(GPUS[1])], 3),
         ([ended(GPUS[0], stopped="unwatched", wrong_elements=1), ended(GPUS[1])], 1),
         ([ended(GPUS[0], 600.0), failed(GPUS[1])], 3),

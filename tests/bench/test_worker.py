@@ -145,7 +145,8 @@ def test_a_wrong_element_is_found_and_counted(dtype: str) -> None:
     assert device.compare(product) == 0
     product.faulty = True
     product.multiply()
-    assert device.compare(product) == 2
+    assert device.check(product)[0] == 2
+    assert device.mismatches == {"wrong": 1}
 
 
 def run_in_process(seconds: float = 0.3) -> tuple[RecordedRun, list[dict[str, Any]]]:
@@ -261,6 +262,8 @@ def test_a_batch_changes_the_pace_at_most_by_a_factor_of_two() -> None:
     assert pace.check_seconds == 0.3
     pace.update(throughput.EndedBatch(0, 0.0, 9.0))
     assert pace.product_seconds == pytest.approx(0.003), "a pause has no product"
+    pace.update(throughput.EndedBatch(10, 0.0, 9.0, device_seconds=0.04))
+    assert pace.product_seconds == pytest.approx(0.004)
     assert throughput.products_in(1.0, 0.0) == throughput.products_in(0.1, 1.0) == 1
 
 
@@ -276,6 +279,8 @@ def test_a_run_without_progress_is_stuck_and_after_the_plan_its_device_hangs(
     assert vars(run._overdue())["kind"] == "not_ready"
     names = ("dtype", "accumulate", "layout", "data", "method")
     run.planned((1, 1, 1), **dict.fromkeys(names, ""))
+    now[0] += main.HANG_SECONDS + 0.5
+    assert vars(run._overdue())["kind"] == "hang"
     run.working(20.0)
     for _ in range(2):
         now[0] += main.HANG_SECONDS + 19.0
@@ -368,6 +373,9 @@ def test_a_build_has_code_for_a_device_or_not(
         ("bfloat16", 6e-3, True),
         ("float64", 1e-15, False),
         ("float64", 1e-7, True),
+        ("int8", 1e-7, True),
+        ("float8_e4m3", 2e-3, False),
+        ("float8_e4m3", 2e-2, True),
     ],
 )
 @pytest.mark.parametrize("place", ["cpu", "cuda"])
@@ -377,7 +385,7 @@ def test_which_precision_ran_is_seen_by_its_error(
     product = made("float32" if dtype == "tf32" else dtype, 128)
     product.dtype, product.place, product.relative_error = dtype, place, error
     product.format.name, product.format.place = dtype, place
-    if place == "cpu" and dtype in ("float16", "bfloat16") and refused:
+    if place == "cpu" and dtype in ("float16", "bfloat16", "float8_e4m3") and refused:
         low, high = product.errors()  # some CPU libraries sum in these
         assert low < error < high
     elif refused:
