@@ -24,7 +24,6 @@ from gputop.bench.run.series import (
     READINGS,
     Moment,
     RunCurves,
-    append_joined,
     merge_moments,
     merge_windows,
     thinned,
@@ -67,6 +66,8 @@ def test_the_conditions_of_a_run() -> None:
         gpu_sample(NOW + 10, power_watts=700.0, sm_clock_mhz=1500, temperature_celsius=69),
     )
     found = conditions(run)
+    late = sampled(gpu_sample(NOW + 1), gpu_sample(NOW + 9)).readings.moments
+    assert [each.window_seconds for each in late] == [1.0, 5.0], "a longer time is a gap"
     assert found.power_watts_mean == pytest.approx((2 * 500 + 8 * 700) / 10)
     assert found.sm_clock_mhz_mean == pytest.approx((2 * 1980 + 8 * 1500) / 10)
     assert found.late_power_watts_mean == 700.0
@@ -320,28 +321,17 @@ def test_the_first_wrong_element_says_when_and_the_last_check_how_many() -> None
 WINDOWS = [Progress(0.2 * n, 0.2, 10 * n, 100.0 + n % 7, 101.0) for n in range(1, 401)]
 
 
-def keeps_all(kept: list[Progress], made: list[Progress]) -> None:
+@pytest.mark.parametrize(("count", "most"), [(1, 2), (9, 8), (400, 8), (400, 50)])
+def test_thinned_windows_keep_the_work_and_the_end(count: int, most: int) -> None:
+    made = WINDOWS[:count]
+    kept = thinned(made, most, merge_windows)
+    assert len(kept) <= most
     assert kept[-1].elapsed_seconds == made[-1].elapsed_seconds
     assert kept[-1].iterations == made[-1].iterations
     assert sum(w.window_seconds for w in kept) == pytest.approx(0.2 * len(made))
     work = sum(w.tflops * w.window_seconds for w in made)
     assert sum(w.tflops * w.window_seconds for w in kept) == pytest.approx(work)
     assert [w.elapsed_seconds for w in kept] == sorted(w.elapsed_seconds for w in kept)
-
-
-@pytest.mark.parametrize(("count", "most"), [(1, 2), (9, 8), (400, 8), (400, 50)])
-def test_thinned_windows_keep_the_work_and_the_end(count: int, most: int) -> None:
-    kept = thinned(WINDOWS[:count], most, merge_windows)
-    assert len(kept) <= most
-    keeps_all(kept, WINDOWS[:count])
-
-
-def test_joined_windows_keep_the_work_and_the_end() -> None:
-    kept: list[Progress] = []
-    for window in WINDOWS:
-        append_joined(kept, window, 30 * window.elapsed_seconds, merge_windows)
-    assert len(kept) < len(WINDOWS)
-    keeps_all(kept, WINDOWS)
 
 
 def test_readings_are_curves_of_what_is_known() -> None:

@@ -33,7 +33,6 @@ V100, T4, A100 = gpu("7.0"), gpu("7.5", name="Tesla T4"), gpu("8.0")
         (T4, {"float32", "float16", "float16_acc16", "float64", "int8"}),
         (A100, set(DTYPES) - {"float8_e4m3"}),
         (gpu("8.9"), set(DTYPES)),
-        (gpu("12.0"), set(DTYPES)),
         (gpu(None), set(DTYPES)),
     ],
 )
@@ -48,11 +47,9 @@ def test_a_device_is_offered_what_it_has(target: Target, names: set[str]) -> Non
         (CPU, "float32"),
         (gpu("6.1"), "float32"),
         (V100, "float16"),
-        (T4, "float16"),
         (gpu("7.5", name="NVIDIA TITAN RTX"), "float16"),
         (gpu("7.5", name="NVIDIA GeForce GTX 1660 Ti"), "float32"),  # without tensor cores
         (A100, "bfloat16"),
-        (gpu("10.0"), "bfloat16"),
         (gpu(None), "float32"),
     ],
 )

@@ -364,7 +364,6 @@ def test_a_build_has_code_for_a_device_or_not(
     [
         ("float32", 4.6e-6, False),
         ("float32", 3e-4, True),
-        ("tf32", 3e-4, False),
         ("tf32", 7.7e-4, False),
         ("tf32", 2.4e-3, True),
         ("float16", 2.1e-4, False),
