@@ -278,6 +278,7 @@ def test_a_run_without_progress_is_stuck_and_after_the_plan_its_device_hangs(
     now[0] += 2.0
     assert vars(run._overdue())["kind"] == "not_ready"
     names = ("dtype", "accumulate", "layout", "data", "method")
+    run.working()
     run.planned((1, 1, 1), **dict.fromkeys(names, ""))
     now[0] += main.HANG_SECONDS + 0.5
     assert vars(run._overdue())["kind"] == "hang"
