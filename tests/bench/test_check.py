@@ -120,7 +120,6 @@ def test_a_part_that_is_wrong_does_not_end_the_others_and_decides_the_status(
     [
         ("quick", "memory", ", 2 of 5 parts ran"),
         ("quick", "collective", ""),
-        ("standard", "memory", ""),
     ],
 )
 def test_a_check_that_is_stopped_prints_what_was_done(

@@ -54,6 +54,9 @@ def test_the_error_grows_where_sums_are_in_float16_and_for_few_elements() -> Non
     assert limits("float16", 31) == (0.0, 4 * 6e-4)
     assert limits("float16_acc16", 1024) == (5e-5, 6e-4 + 2.0**-6)
     assert limits("float16_acc16", 2048)[0] == 4e-4
+    assert formats.Plain(load_torch(), "float16_acc16", "cuda").accumulate == "float16"
+    assert "library" in formats.Plain(load_torch(), "bfloat16", "cpu").accumulate
+    assert formats.Plain(load_torch(), "bfloat16", "cuda").accumulate == "float32"
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

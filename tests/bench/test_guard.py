@@ -193,7 +193,6 @@ def test_an_instance_is_read_by_its_gpu() -> None:
 
 UNHEARD = [
     pytest.param(heated(40, state=DeviceState.NOT_RESPONDING), id="hangs"),
-    pytest.param(heated(40, state=DeviceState.LOST), id="lost"),
     pytest.param(heated(None, age_seconds=None), id="never answered"),
     pytest.param(sample(), id="left out"),
 ]

@@ -79,8 +79,7 @@ async def test_where_there_is_none_it_says_what_to_type(
     ("script", "fault"),
     [
         (None, "no such file"),
-        ("#!/bin/sh\nexit 3\n", "status 3"),
-        ("#!/bin/sh\necho '[]'\n", "does not answer like a Python"),
+        ("#!/bin/sh\nexit 3\n", "it does not answer like a Python (status 3)"),
         ('#!/bin/sh\necho \'{"python": [3, 8, 1], "torch": null}\'\n', "Python 3.8.1"),
         ('#!/bin/sh\necho \'{"python": [3, 9, 0], "torch": null}\'\n', "no torch"),
     ],

@@ -39,7 +39,6 @@ def test_what_all_of_them_have(targets: Sequence[Target], common: str, without: 
 @pytest.mark.parametrize(
     ("targets", "named"),
     [
-        (GPUS[:1], "GPU 0"),
         ((GPUS[0], GPUS[2]), "GPU 0, 2"),
         ((CPU, GPUS[1]), "GPU 1, CPU"),
         ((CPU,), "CPU"),

@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from gputop.agent.problem import Problem
-from gputop.bench.events import Done, Event, Failed, Hello, Point, Progress, Verified
+from gputop.bench.events import Done, Event, Failed, Hello, Point, Progress, RunLimit, Verified
 from gputop.bench.plan.request import Request, Target, cpu_target
 from gputop.bench.run.device_run import RECENT_WINDOWS
 from gputop.bench.run.progress import follow_on_a_line, keep_drawing, progress_line
@@ -162,11 +162,14 @@ async def test_a_terminal_that_is_gone_is_no_error(monkeypatch: pytest.MonkeyPat
     assert sys.stderr is gone
 
 
-async def test_the_first_signal_stops_the_workers_and_a_second_one_kills_them() -> None:
+async def test_the_first_signal_stops_the_workers_and_a_second_one_kills_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     happened: list[str] = []
     killed = asyncio.Event()
 
-    async def follow(_: object) -> None:
+    async def follow(hear: Any) -> None:
+        hear(CPU[0], RunLimit("limit", "Too hot", "90°C"))
         os.kill(os.getpid(), signal.SIGTERM)
         await killed.wait()
 
@@ -182,6 +185,7 @@ async def test_the_first_signal_stops_the_workers_and_a_second_one_kills_them() 
     async with asyncio.timeout(30):
         assert await follow_on_a_line(runner) == [*runner.state.devices.values()]
     assert happened == ["stopped", "killed"]
+    assert capsys.readouterr().err == f"gputop: {CPU[0].label}: too hot, 90°C\n"
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 

@@ -136,7 +136,6 @@ def test_without_a_gpu_it_is_the_cpu_and_says_so(
         (QUIET, "--device 0,7", 3, "There is no GPU 7"),
         (BUSY, "--device all", 3, "slow down: GPU 1 7 ada python train.py --rank 1. Wait"),
         (LOST, "--device 0,1", 3, "its state is lost"),
-        (LOST, "--device 1", 3, "its state is lost"),
         ((divided(), seen()), "--device 3", 3, "Choose one: 3:0 (MIG 3g.20gb), 3:1 (MIG 2g."),
         ((undivided(), seen()), "--device 3", 3, "nvidia-smi mig -i 3 -cgi PROFILE -C"),
         ((divided(), seen(processes=(trainer(72, 1),))), "--device 3:1", 3, "72 ada train. Wait"),
