@@ -239,7 +239,6 @@ WRONG_RESULTS = "The device computes wrong results: 2 elements were wrong in 3 c
 @pytest.mark.parametrize(
     ("said", "status", "says"),
     [
-        ((GREETING, ERROR), 3, "W: Y. R"),
         ((GREETING, PLAN, ERROR), 3, "W: Y. R"),
         ((GREETING, ERROR | {"kind": "died"}), 1, "W: Y. R"),
         ((GREETING, PLAN, ERROR | {"kind": "hang"}), 1, "W: Y. R"),
