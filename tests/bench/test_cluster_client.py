@@ -1,15 +1,21 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
 from gputop.agent.problem import ProblemError
-from gputop.bench.cluster import run
+from gputop.bench.cluster import relay, run
+from gputop.bench.cluster.messages import Joined, Lent, Lost
+from gputop.bench.cluster.node_actor import NodeAnswer
 from gputop.bench.cluster.run import Cluster
+from gputop.bench.plan.request import RunRefusedError
 from tests.bench.commands import COMMAND, environment
 from tests.bench.workers import fake_interpreter
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
@@ -146,8 +152,60 @@ def test_ray_gives_what_nobody_has(
     fake_ray(tmp_path, free=free)
     done = ran(tmp_path, "auto", *arguments)
     assert done.returncode == status
-    assert said in done.stderr
+    assert done.stderr.startswith(f"gputop: error: {said}")
     assert done.stderr.count("\n") == 1
+
+
+def test_without_a_number_it_takes_what_is_free(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (run._count(None, Joined(2, 8, 8)), run._count(1, Joined(2, 8, 1))) == (8, 1)
+    assert capsys.readouterr().err == ""
+    assert run._count(None, Joined(2, 8, 1)) == 1
+    assert capsys.readouterr().err == "gputop: 7 of 8 GPUs are in use by Ray: left out\n"
+    with pytest.raises(RunRefusedError, match="no GPU: the cluster has 0 on 2 nodes"):
+        run._count(None, Joined(2, 0, 0))
+
+
+def test_nodes_with_the_same_name_are_told_apart() -> None:
+    nodes = ("a", "1234567"), ("a", "8888888"), ("b", "9999999"), ("b", "9999999")
+    posts = {number: run.LentGpu(number, lambda _: None) for number in range(5)}
+    for number, (host, node) in enumerate(nodes):
+        answer = NodeAnswer(node, host, "a:1", ["0"], "python", None, False, None, [], "no driver")
+        posts[number].handle(Lent(number, answer))
+    cluster: Any = SimpleNamespace(_posts=posts)
+    Cluster._tell_apart(cluster)
+    assert [post.host for post in posts.values()] == ["a (123456)", "a (888888)", "b", "b", None]
+    assert posts[2].problem == "b: no driver"
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (MemoryError(), "its node ran out of memory, and Ray ended it"),
+        (KeyError(), "its node was lost, or Ray's process beside the worker died"),
+        (ValueError("a traceback\n\n  its cause  \n"), "ValueError: its cause"),
+        (ValueError(), "ValueError"),
+        (None, "Ray assigned no GPU within 0 s"),
+    ],
+)
+async def test_why_a_gpu_was_not_lent(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None, why: str
+) -> None:
+    killed: list[object] = []
+    sorts = SimpleNamespace(OutOfMemoryError=MemoryError, RayActorError=KeyError)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(exceptions=sorts, kill=killed.append))
+    monkeypatch.setattr(relay, "PLACE_SECONDS", 0.1)
+    looking: Future[object] = Future()
+    if error is not None:
+        looking.set_exception(error)
+    answer = SimpleNamespace(future=lambda: looking)
+    actor = SimpleNamespace(look=SimpleNamespace(remote=lambda *_: answer))
+    sent: list[object] = []
+    monkeypatch.setattr(relay.Relay, "send", lambda _, report: sent.append(report))
+    asked = relay.Relay(1)
+    asked._actors[3] = actor
+    await asked._look(3)
+    assert sent == [Lost(3, why)]
+    assert killed == ([] if error else [actor])
 
 
 def test_a_run_goes_through_the_relay_to_workers_and_back(tmp_path: Path) -> None:

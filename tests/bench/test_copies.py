@@ -37,6 +37,7 @@ def test_on_a_cpu_one_thread_and_all_copy_what_is_read_and_written(
         assert point["values"]["bytes_per_second"] == pytest.approx(rate)
     assert run.totals.wrong == 0
     assert run.totals.verified == len(points) == run.sent[0]["rows"]
+    assert run.sent[0]["expected_seconds"] == 2.0 * len(points)
 
 
 @pytest.mark.parametrize("access", [True, False])

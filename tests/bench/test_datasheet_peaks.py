@@ -88,21 +88,13 @@ def test_one_id_with_two_products_is_told_by_the_name() -> None:
     assert [peak and peak.name for peak in found] == ["A2", "A16", None, None]
 
 
-@pytest.mark.parametrize("pci_device_id", [None, "", "0000", "ffff", "10de"])
-def test_an_id_that_is_not_in_the_table_is_unknown(pci_device_id: str | None) -> None:
-    assert find_peak(pci_device_id, "NVIDIA H100 80GB HBM3") is None
-
-
 @pytest.mark.parametrize(
     ("name", "dtype", "tflops"),
     [
-        ("H100 SXM", "float64", 66.9),  # on tensor cores
         ("A100 SXM4 80 GB", "float16 with float16 accumulate", 311.9),
         ("RTX 4090", "bfloat16", 165.2),  # half, with float32 accumulate
-        ("RTX 4090", "tf32", 82.6),
         ("L40", "bfloat16", 181.0),
         ("L40", "float16_accumulate", None),
-        ("A10G", "int8", 140.1),
         ("V100 SXM2", "bfloat16", None),
         ("Tesla P40", "float16", None),
         ("H20 96 GB", "float16", None),
@@ -113,6 +105,22 @@ def test_an_id_that_is_not_in_the_table_is_unknown(pci_device_id: str | None) ->
 )
 def test_the_formula(name: str, dtype: str, tflops: float | None) -> None:
     assert computed(CHIPS[name], dtype) == (tflops and pytest.approx(tflops, abs=0.05))
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "sms", "clock", "tflops"),
+    [
+        ("GTX 750 Ti", "5.0", 5, 1085, [0.0434, 1.39, None, None, None, None, None]),
+        ("Orin", "8.7", 16, 1300, [None, 5.3, 21.3, 42.6, 85, None, None]),
+        ("Thor", "11.0", 20, 1570, [None, 8.0, 129, 257, None, 515, 1035]),
+        ("GB10", "12.1", 48, 2520, [None, 31, 62, 124, 248, 248, 500]),
+    ],
+)
+def test_the_formula_for_chips_without_a_row(
+    name: str, capability: str, sms: int, clock: int, tflops: list[float | None]
+) -> None:
+    found = [by_formula(capability, sms, clock, each, name=name) for each in DTYPES.values()]
+    assert found == [each and pytest.approx(each, rel=0.01) for each in tflops]
 
 
 H100 = named("H100 SXM")
@@ -142,6 +150,13 @@ def test_the_denominators_have_names_and_what_is_not_known_is_left_out(
     assert denominators(dataclasses.replace(H100, **changes), "bfloat16", clock) == expected
 
 
+def test_the_datasheets_that_halve_float16_do_not_halve_float16_sums() -> None:
+    halved = denominators(named("RTX 4090"), "float16")[DATASHEET]
+    assert denominators(named("RTX 4090"), "float16_acc16")[DATASHEET] == 2 * halved
+    assert denominators(H100, "float16_acc16")[DATASHEET] == 989
+    assert denominators(named("L40"), "float16_acc16") == {}
+
+
 @pytest.mark.parametrize("dtype", ["complex64", "fp4"])
 def test_a_type_without_a_peak_has_no_denominators(dtype: str) -> None:
     assert denominators(H100, dtype, 1500.0) == {}
@@ -157,6 +172,9 @@ def test_the_bandwidth_of_a_whole_gpu() -> None:
 def test_percentages_and_their_words() -> None:
     percent = percent_of_peak(771.4, {DATASHEET: 989.0, AT_LIVE_CLOCK: 756.9})
     assert percent == pytest.approx({DATASHEET: 78.0, AT_LIVE_CLOCK: 101.9}, abs=0.05)
+    assert percent_lines(9.94, {DATASHEET: 9.94}, "int8") == (
+        "9.94 % of 100 TOP/s (datasheet dense)",
+    )
     assert percent_lines(771.4, percent, "bfloat16") == (
         "78 % of 989 TFLOP/s (datasheet dense)",
         "102 % of 757 TFLOP/s (formula at the live clock)",

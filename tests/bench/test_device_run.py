@@ -18,7 +18,14 @@ from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results.measures import score
 from gputop.bench.run.conditions import WITHIN
 from gputop.bench.run.device_run import RATE, DeviceRun
-from gputop.bench.run.series import READINGS, Moment, RunCurves, merge_moments
+from gputop.bench.run.series import (
+    READINGS,
+    Moment,
+    RunCurves,
+    merge_moments,
+    merge_windows,
+    thinned,
+)
 from tests.runs import Clock, gpu_result, gpu_run, gpu_sample
 from tests.sessions import PLANNED
 from tests.streams import NOW, host, inventory, process, sample
@@ -57,6 +64,8 @@ def test_the_conditions_of_a_run() -> None:
         gpu_sample(NOW + 10, power_watts=700.0, sm_clock_mhz=1500, temperature_celsius=69),
     )
     found = conditions(run)
+    late = sampled(gpu_sample(NOW + 1), gpu_sample(NOW + 9)).readings.moments
+    assert [each.window_seconds for each in late] == [1.0, 5.0], "a longer time is a gap"
     assert found.power_watts_mean == pytest.approx((2 * 500 + 8 * 700) / 10)
     assert found.sm_clock_mhz_mean == pytest.approx((2 * 1980 + 8 * 1500) / 10)
     assert found.late_power_watts_mean == 700.0
@@ -309,6 +318,22 @@ def test_the_first_wrong_element_says_when_and_the_last_check_how_many() -> None
     run.add_event(Verified(3, 4))
     assert run.faulty
     assert (run.wrong_at, run.wrong_elements) == (5.0, 4)
+
+
+WINDOWS = [Progress(0.2 * n, 0.2, 10 * n, 100.0 + n % 7, 101.0) for n in range(1, 401)]
+
+
+@pytest.mark.parametrize(("count", "most"), [(1, 2), (9, 8), (400, 8), (400, 50)])
+def test_thinned_windows_keep_the_work_and_the_end(count: int, most: int) -> None:
+    made = WINDOWS[:count]
+    kept = thinned(made, most, merge_windows)
+    assert len(kept) <= most
+    assert kept[-1].elapsed_seconds == made[-1].elapsed_seconds
+    assert kept[-1].iterations == made[-1].iterations
+    assert sum(w.window_seconds for w in kept) == pytest.approx(0.2 * len(made))
+    work = sum(w.tflops * w.window_seconds for w in made)
+    assert sum(w.tflops * w.window_seconds for w in kept) == pytest.approx(work)
+    assert [w.elapsed_seconds for w in kept] == sorted(w.elapsed_seconds for w in kept)
 
 
 def test_readings_are_curves_of_what_is_known() -> None:

@@ -121,6 +121,9 @@ def test_the_processes_of_all_are_named_once() -> None:
         ["GPU", "1", "7", "ada"],
     ]
     assert len({line.index("ada") for line in lines}) == 1, "in columns"
+    many = [process(pid, 0) for pid in range(10)]
+    _, lines = busy_question(sample(1, many), GPUS[:1]) or ("", [])
+    assert (len(lines), lines[-1].strip()) == (9, "and 2 more")
     unknown = dataclasses.replace(readings(1), absent={"processes": Absence.NO_PERMISSION})
     seen = dataclasses.replace(sample(2, []), devices=(readings(0), unknown))
     assert busy_question(seen, GPUS[:2]) == (
@@ -144,6 +147,24 @@ def test_of_all_those_that_do_not_answer_are_left_out() -> None:
     assert [request.target.number for request in left] == ["0", "2"]
     assert said == "GPU 1, NVIDIA H100 80GB HBM3: its state is lost"
     assert usable_requests(lost(), asked_for(), of_all=True) == (asked_for(), "")
+
+
+@pytest.mark.parametrize(
+    ("missing", "kind", "of_all", "why"),
+    [
+        ((1,), "soak", False, "GPU 1, .* its state is lost"),
+        ((0, 1, 2), "soak", True, "GPU 0, .* its state is lost"),
+        ((0, 1), "collective", True, "GPU 2, .* is the only device"),
+    ],
+)
+def test_what_is_not_enough_is_refused(
+    missing: tuple[int, ...], kind: str, why: str, *, of_all: bool
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        usable_requests(lost(*missing), asked_for(kind), of_all=of_all)
+    alone = dataclasses.replace(asked_for()[0], size=1 << 20)
+    with pytest.raises(ValueError, match="do not fit"):
+        usable_requests(lost(), [alone], of_all=False)
 
 
 TELLS = """

@@ -44,6 +44,19 @@ def test_products_of_any_shape_are_exact_and_as_precise_as_the_type(
     assert it.unexplained(it.c) == 1
 
 
+def test_the_error_grows_where_sums_are_in_float16_and_for_few_elements() -> None:
+    def limits(dtype: str, k: int) -> tuple[float, float]:
+        return formats.Plain(load_torch(), dtype, "cuda").errors(64, 64, k)
+
+    assert limits("float16", 32) == limits("float16", 2048) == (5e-5, 6e-4)
+    assert limits("float16", 31) == (0.0, 4 * 6e-4)
+    assert limits("float16_acc16", 1024) == (5e-5, 6e-4 + 2.0**-6)
+    assert limits("float16_acc16", 2048)[0] == 4e-4
+    assert formats.Plain(load_torch(), "float16_acc16", "cuda").accumulate == "float16"
+    assert "library" in formats.Plain(load_torch(), "bfloat16", "cpu").accumulate
+    assert formats.Plain(load_torch(), "bfloat16", "cuda").accumulate == "float32"
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_elements_have_the_size_that_the_plan_expects(dtype: str) -> None:
     it = product.Product(load_torch(), dtype, (16, 16, 16), "cpu")

@@ -63,7 +63,6 @@ def read(core: int | None = None, margin: int | None = None, memory: int | None 
         ),
         pytest.param(A100, read(62), "86°C (slowdown at 89°C)", id="memory not read"),
         pytest.param(A100, read(62, 9), BOTH, id="both"),
-        pytest.param(H100, read(59, memory=55), DEFAULT, id="H100 before 550"),
         pytest.param(BARE, read(50), DEFAULT, id="no limit known"),
         pytest.param(BARE, read(50, 30), "margin 3°C", id="margin alone"),
         pytest.param(BARE, read(), "none, no temperature is read", id="no temperature"),
@@ -179,7 +178,6 @@ def test_an_instance_is_read_by_its_gpu() -> None:
 
 UNHEARD = [
     pytest.param(heated(40, state=DeviceState.NOT_RESPONDING), id="hangs"),
-    pytest.param(heated(40, state=DeviceState.LOST), id="lost"),
     pytest.param(heated(None, age_seconds=None), id="never answered"),
     pytest.param(sample(), id="left out"),
 ]

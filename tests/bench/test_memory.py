@@ -80,6 +80,9 @@ def test_an_address_is_the_offset_of_its_word_and_random_words_differ() -> None:
     words = [word for block in written("address") for word in block]
     assert words == [8 * n for n in range(len(words))]
     assert [word for block in written("address", 1) for word in block] == [~word for word in words]
+    for number, bits in enumerate((1, 2, 4, 8), 1):  # alternately zeros and ones
+        (word,) = {word for block in written("moving inversions", number) for word in block}
+        assert f"{word:064b}" == ("0" * bits + "1" * bits) * (32 // bits)
     chosen = [word for block in written("random") for word in block]
     assert len(set(chosen)) == len(chosen), "within a block and between blocks"
 

@@ -84,6 +84,7 @@ def test_its_facts_are_what_the_agent_reads_there(
     assert (whole.host, whole.index) == ("n7", 0)
     assert (held or "").startswith("in use: 24.0 GiB of its memory are held")
     assert whole.memory_free_bytes
+    assert whole.torch != "of unknown version", "it is this Python's"
     with pytest.raises(ValueError, match="its state is lost"):
         facts(2)
     with pytest.raises(ValueError, match="7"):
@@ -95,7 +96,7 @@ def test_its_facts_are_what_the_agent_reads_there(
 def test_an_agent_that_says_nothing_is_the_reason() -> None:
     post = NodeActor(b"import sys; sys.exit('no driver here')", None, cpu=False)
     with pytest.raises(ValueError, match="no driver here"):
-        node_facts(NodeAnswer(**post.look(own, lambda: None)), "n7")
+        node_facts(NodeAnswer(**post.look(own, lambda: None)), "n7", 1)
 
 
 def test_one_that_cannot_be_started_says_so() -> None:

@@ -37,7 +37,6 @@ def test_what_all_of_them_have(targets: Sequence[Target], common: str, without: 
 @pytest.mark.parametrize(
     ("targets", "named"),
     [
-        (GPUS[:1], "GPU 0"),
         ((GPUS[0], GPUS[2]), "GPU 0, 2"),
         ((CPU, GPUS[1]), "GPU 1, CPU"),
         ((CPU,), "CPU"),
@@ -76,6 +75,9 @@ def test_a_gpu_in_an_exclusive_mode_is_no_peer_and_has_peers() -> None:
     requests = target_choice.with_peers(asked(GPUS[0], exclusive, GPUS[2]))
     assert [[peer.number for peer in each.peers] for each in requests] == [["2"], ["2", "0"], ["0"]]
     first, second, _ = map(worker_request, requests)
+    assert (second.rank, second.ranks, second.turns) == (1, 0, 3)
+    soak = worker_request(asked(exclusive, kind="soak")[0])
+    assert (soak.rank, soak.ranks, soak.turns, soak.hertz) == (0, 0, 0, 0.0)
     assert first.exclusive_peers == {"GPU 1": "exclusive_process"}
     assert (second.exclusive_peers, second.compute_mode) == ({}, "exclusive_process")
     seen_by = worker_launch.worker_environment(requests[0].target, *requests[0].peers)

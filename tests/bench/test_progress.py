@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from gputop.agent.problem import Problem
-from gputop.bench.events import Done, Event, Failed, Hello, Point, Progress, Verified
+from gputop.bench.events import Done, Event, Failed, Hello, Point, Progress, RunLimit, Verified
 from gputop.bench.plan.request import Request, Target, cpu_target
 from gputop.bench.run.device_run import RECENT_WINDOWS
 from gputop.bench.run.progress import follow_on_a_line, keep_drawing, progress_line
@@ -107,12 +107,12 @@ def test_the_line_of_many_says_the_most_first(width: int) -> None:
     assert said(in_mid_run(), width)
     if width > 39:
         assert said(after(CLUSTER), width) == "6 starting ...\n"
-    rates = running(700, 702, 698, 620, 700, 701)
+    rates = running(700, 702, 698, 620, 600, 701)
     line = said(after(CLUSTER, *rates, (2, Verified(2, 1)), seconds=12.0), width)
     if width > 39:
-        assert "12 s, 48 s left  700 (" in line
+        assert "12 s, 48 s left  699 (" in line
     if width > 100:
-        assert "6 running  1 device wrong  node-1 GPU 3 11 % behind" in line
+        assert "6 running  1 device wrong  node-2 GPU 4 14 % behind and 1 more" in line
 
 
 def screen_of(terminal: Terminal) -> pyte.Screen:
@@ -131,6 +131,7 @@ async def test_messages_stand_above_it_and_it_leaves_nothing_behind(
     drawing = asyncio.create_task(keep_drawing(run, "1/2 soak  "))
     await asyncio.sleep(0)  # it draws once
     assert "1/2 soak  4 s, 6 s left" in screen_of(terminal).display[0]
+    assert not screen_of(terminal).cursor.hidden
     print_message("It is hot")
     run.add_event(CPU[0], Done(RESULT))
     await drawing
@@ -159,11 +160,14 @@ async def test_a_terminal_that_is_gone_is_no_error(monkeypatch: pytest.MonkeyPat
     assert sys.stderr is gone
 
 
-async def test_the_first_signal_stops_the_workers_and_a_second_one_kills_them() -> None:
+async def test_the_first_signal_stops_the_workers_and_a_second_one_kills_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     happened: list[str] = []
     killed = asyncio.Event()
 
-    async def follow(_: object) -> None:
+    async def follow(hear: Any) -> None:
+        hear(CPU[0], RunLimit("limit", "Too hot", "90°C"))
         os.kill(os.getpid(), signal.SIGTERM)
         await killed.wait()
 
@@ -179,6 +183,7 @@ async def test_the_first_signal_stops_the_workers_and_a_second_one_kills_them() 
     async with asyncio.timeout(30):
         assert await follow_on_a_line(runner) == [*runner.state.devices.values()]
     assert happened == ["stopped", "killed"]
+    assert capsys.readouterr().err == f"gputop: {CPU[0].label}: too hot, 90°C\n"
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 

@@ -92,6 +92,9 @@ def test_a_row_takes_its_share_of_the_time_that_the_clock_does_not_see(
     assert timed.seconds == pytest.approx(5e-6)
     assert began - table.left < 2 * rows.LEAST_SECONDS
     assert max(made) * 1.55e-3 < 2 * rows.BLOCK_SECONDS
+    table.until = 0.0
+    assert table.end_early()
+    assert table.run.notes[-1].endswith("before all rows were measured: give more --seconds")
 
 
 def test_the_best_row_of_a_table_has_the_shape() -> None:

@@ -1,6 +1,7 @@
 import ast
 import itertools
 import math
+import os
 import subprocess
 import sys
 import threading
@@ -137,7 +138,8 @@ def test_a_wrong_element_is_found_and_counted(dtype: str) -> None:
     assert device.compare(product) == 0
     product.faulty = True
     product.multiply()
-    assert device.compare(product) == 2
+    assert device.check(product)[0] == 2
+    assert device.mismatches == {"wrong": 1}
 
 
 def run_in_process(seconds: float = 0.3) -> tuple[RecordedRun, list[dict[str, Any]]]:
@@ -253,6 +255,8 @@ def test_a_batch_changes_the_pace_at_most_by_a_factor_of_two() -> None:
     assert pace.check_seconds == 0.3
     pace.update(throughput.EndedBatch(0, 0.0, 9.0))
     assert pace.product_seconds == pytest.approx(0.003), "a pause has no product"
+    pace.update(throughput.EndedBatch(10, 0.0, 9.0, device_seconds=0.04))
+    assert pace.product_seconds == pytest.approx(0.004)
     assert throughput.products_in(1.0, 0.0) == throughput.products_in(0.1, 1.0) == 1
 
 
@@ -261,18 +265,21 @@ def test_a_run_without_progress_is_stuck_and_after_the_plan_its_device_hangs(
 ) -> None:
     now = [1000.0]
     monkeypatch.setattr(main, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    run, _ = run_in_process(100.0)
+    run = main.WorkerRun(os.open(os.devnull, os.O_WRONLY), worker_request(request(seconds=100.0)))
     now[0] += main.HANG_SECONDS + main.PREPARE_SECONDS + 99.0
     assert run._overdue() is None, "the first product may take as long as the run"
     now[0] += 2.0
     assert vars(run._overdue())["kind"] == "not_ready"
     names = ("dtype", "accumulate", "layout", "data", "method")
+    run.working()
     run.planned((1, 1, 1), **dict.fromkeys(names, ""))
+    now[0] += main.HANG_SECONDS + 0.5
+    assert vars(run._overdue())["kind"] == "hang"
     run.working(20.0)
     for _ in range(2):
         now[0] += main.HANG_SECONDS + 19.0
         assert run._overdue() is None
-        run.working()
+        run.send(Progress(1.0, 1.0, 1))
     now[0] += main.HANG_SECONDS + 21.0
     assert vars(run._overdue())["kind"] == "hang"
 
@@ -328,7 +335,6 @@ def test_the_number_of_threads_is_fixed() -> None:
         ("sm_80 sm_90", (7, 0), False),
         ("sm_80 sm_90", (12, 0), False),
         ("sm_75 sm_80 compute_80", (12, 0), True),
-        ("sm_86", (8, 0), False),
         ("sm_90a", (9, 0), True),
         ("sm_100a", (10, 3), False),
         ("sm_100f sm_120", (10, 3), True),
@@ -344,17 +350,17 @@ def test_a_build_has_code_for_a_device_or_not(
 @pytest.mark.parametrize(
     ("dtype", "error", "refused"),
     [
-        ("float32", 4.6e-6, False),
         ("float32", 3e-4, True),
-        ("tf32", 3e-4, False),
         ("tf32", 7.7e-4, False),
         ("tf32", 2.4e-3, True),
         ("float16", 2.1e-4, False),
         ("float16", 2.4e-3, True),
         ("bfloat16", 1.6e-3, False),
         ("bfloat16", 6e-3, True),
-        ("float64", 1e-15, False),
         ("float64", 1e-7, True),
+        ("int8", 1e-7, True),
+        ("float8_e4m3", 2e-3, False),
+        ("float8_e4m3", 2e-2, True),
     ],
 )
 @pytest.mark.parametrize("place", ["cpu", "cuda"])
@@ -364,7 +370,7 @@ def test_which_precision_ran_is_seen_by_its_error(
     product = made("float32" if dtype == "tf32" else dtype, 128)
     product.dtype, product.place, product.relative_error = dtype, place, error
     product.format.name, product.format.place = dtype, place
-    if place == "cpu" and dtype in ("float16", "bfloat16") and refused:
+    if place == "cpu" and dtype in ("float16", "bfloat16", "float8_e4m3") and refused:
         low, high = product.errors()  # some CPU libraries sum in these
         assert low < error < high
     elif refused:
@@ -410,7 +416,6 @@ def test_a_remedy_names_options_that_the_kind_takes(kind: str) -> None:
         (0.1, 9.0, 0.9),
         (0.39, 0.1, 0.0),
         (0.41, 0.1, 0.59),
-        (0.6, 0.0, 0.4),
     ],
 )
 def test_a_pulse_begins_work_only_where_it_ends_in_the_first_half_of_a_period(

@@ -21,7 +21,7 @@ IDLE_BYTES = 1 << 30
 def node_facts(
     answer: NodeAnswer,
     host: str,
-    beside: int = 1,
+    beside: int,
 ) -> tuple[Target, str | None]:
     """Return the GPU of an actor, and why it counts as in use (None if it is free).
 

@@ -386,8 +386,8 @@ def _count(devices: int | None, found: Joined) -> int:
     if not found.gpus:
         see = "See `ray status`. `ray start --num-gpus` sets the number of a node's GPUs."
         raise RunRefusedError(f"There is no GPU: {has}. {see}")
-    wanted = devices or max(1, found.free)
-    if wanted > found.free:
+    wanted = found.free if devices is None else devices
+    if not wanted or wanted > found.free:
         why = f"Only {found.free} of {found.gpus} GPUs are free, the others are in use by Ray."
         raise RunRefusedError(
             f"{why} Wait for them, or ask for fewer with --devices."

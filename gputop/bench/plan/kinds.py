@@ -158,16 +158,17 @@ class DataType:
 
 _FLOAT16_SUMS = "a choice of float16 sums, where float32 is usual,"
 _EMULATED = "; before, it is emulated"
+_ALWAYS = (0, 0)
 
 # fmt: off
 _TABLE = (
     #        name         bits of A and B, bytes of C, since, on a CPU, what others do not have
-    DataType("float32",       32, 4, (0, 0),  True),
+    DataType("float32",       32, 4, _ALWAYS, True),
     DataType("tf32",          32, 4, (8, 0),  False, "TF32"),
     DataType("float16",       16, 2, (5, 3),  True,  "float16 arithmetic"),
     DataType("float16_acc16", 16, 2, (7, 0),  False, _FLOAT16_SUMS),
     DataType("bfloat16",      16, 2, (8, 0),  True,  "bfloat16 arithmetic", _EMULATED),
-    DataType("float64",       64, 8, (0, 0),  True),
+    DataType("float64",       64, 8, _ALWAYS, True),
     DataType("float8_e4m3",   8,  2, (8, 9),  True,  "float8 arithmetic",    "", 16, 16, 16384, 20),
     # torch requires more than 16 rows, and multiples of 8.
     DataType("int8",          8,  4, (7, 5),  True,  "int8 on tensor cores", "", 8,  24),

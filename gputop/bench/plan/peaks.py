@@ -78,20 +78,20 @@ class Rates(NamedTuple):
     """Operations per clock and SM, without sparsity; the fields match those of `Peak`."""
 
     fp64: int | None
+    """On tensor cores where they have it."""
     fp32: int
     tf32: int | None = None
     fp16: int | None = None
     int8: int | None = None
     fp8: int | None = None
     fp4: int | None = None
-    fp64_tensor: int | None = None
 
 
 RATES = {
     "3.7": Rates(128, 384),
     "5.0": Rates(8, 256),
     "5.2": Rates(8, 256),
-    "6.0": Rates(64, 128, fp16=256),
+    "6.0": Rates(64, 128),
     "6.1": Rates(8, 256, int8=1024),
     "7.0": Rates(64, 128, fp16=1024),
     "7.5": Rates(
@@ -100,26 +100,11 @@ RATES = {
         fp16=1024,
         int8=2048,
     ),
-    "8.0": Rates(
-        64,
-        128,
-        1024,
-        2048,
-        4096,
-        fp64_tensor=128,
-    ),
+    "8.0": Rates(128, 128, 1024, 2048, 4096),
     "8.6": Rates(4, 256, 512, 1024, 2048),
     "8.7": Rates(None, 256, 1024, 2048, 4096),
     "8.9": Rates(4, 256, 512, 1024, 2048, 2048),
-    "9.0": Rates(
-        128,
-        256,
-        2048,
-        4096,
-        8192,
-        8192,
-        fp64_tensor=256,
-    ),
+    "9.0": Rates(256, 256, 2048, 4096, 8192, 8192),
     "10.0": Rates(
         128,
         256,
@@ -128,7 +113,6 @@ RATES = {
         16384,
         16384,
         32768,
-        fp64_tensor=128,
     ),
     "11.0": Rates(None, 256, 4096, 8192, None, 16384, 32768),
     "12.0": Rates(4, 256, 512, 1024, 2048, 2048, 4096),
@@ -324,7 +308,11 @@ def _field(dtype: str, compute_capability: str | None = None) -> str | None:
 
 def _of(figures: Peak | Rates, field: str) -> float | None:
     """Return the figure of a field. float64 uses tensor cores if possible."""
-    if field == "fp64" and figures.fp64_tensor is not None:
+    if (
+        field == "fp64"
+        and isinstance(figures, Peak)
+        and figures.fp64_tensor is not None
+    ):
         return figures.fp64_tensor
     if field == "bf16" and figures.tf32 is None:
         return None

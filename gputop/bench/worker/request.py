@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 GO, STOP = b"go\n", b"stop\n"
 """Lines after the request: start a run that waits for other devices, and end the run."""
@@ -49,26 +49,26 @@ class WorkerRequest:
     """True if the run waits for `go` after the plan."""
     free_bytes: int | None
     host_bytes: int | None
-    peers: tuple[str, ...] = ()
+    peers: tuple[str, ...]
     """Labels of the other visible devices, in their order."""
-    exclusive_peers: Mapping[str, str] = field(default_factory=dict)
+    exclusive_peers: Mapping[str, str]
     """Compute modes of the other GPUs that refuse copies, by label."""
-    compute_mode: str | None = None
-    pci_bus_id: str | None = None
-    hertz: float = 0.0
+    compute_mode: str | None
+    pci_bus_id: str | None
+    hertz: float
     """Frequency of pulses, or 0 for a steady load."""
-    rank: int = 0
-    ranks: int = 0
+    rank: int
+    ranks: int
     """Number of ranks of a collective, or 0."""
-    turns: int = 0
+    turns: int
     """Number of GPUs that copy between each other in turn, or 0."""
-    rendezvous: str = ""
+    rendezvous: str
     """Path of a file or HOST:PORT, by which ranks find each other or GPUs take turns."""
-    agent_folders: tuple[str, ...] | None = None
+    agent_folders: tuple[str, ...] | None
     """Folders of the agent and of nvidia-ml-py, for the guard; None for a run without a guard."""
-    gpu_uuid: str | None = None
+    gpu_uuid: str | None
     """UUID of the whole GPU, which the guard reads."""
-    part_of: str = ""
+    part_of: str
     """Label of the whole GPU, for a MIG instance."""
 
     def to_line(self) -> bytes:

@@ -231,7 +231,7 @@ class Search:
             if before is None:
                 return
             shape, column_major = before
-            for at in range(3):
+            for at in range(len(shape)):
                 for change in (step, -step):
                     near = tuple(
                         side + change * (i == at)
