@@ -125,7 +125,7 @@ def test_what_is_no_number_is_missing_and_what_is_strange_is_inert() -> None:
         ({"UUID": "GPU-nobody-knows"}, 8),
     ]
     names = [({"host": "a"}, 1), *((labels(n, pod=strange, job="other"), 1) for n in range(5))]
-    used = [({"UUID": uuid(n)}, 800 << 30 if n == 4 else 1) for n in range(5)]
+    used = [({"UUID": uuid(n)}, (89 << 30) - n if n == 4 else 1) for n in range(5)]
     fleet = asked(Site(5, names=names, temperature_celsius=rows, memory_used_bytes=used))
     assert [gpu.temperature_celsius for gpu in fleet.gpus] == [None, None, None, None, 5]
     assert [gpu.memory_used_bytes for gpu in fleet.gpus] == [1, 1, 1, 1, None]

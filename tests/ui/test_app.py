@@ -86,7 +86,7 @@ async def test_the_selection_follows_the_keys_and_the_mouse_and_stays_with_its_d
     stream = PreparedStream(inventory(8), sample(8))
     async with settled(GputopApp(stream)) as (app, pilot):
         view = app.query_one(DevicesView)
-        for key, index in (("j", 1), ("down", 2), ("up", 1), ("end", 7), ("home", 0), ("k", 0)):
+        for key, index in (("j", 1), ("down", 2), ("up", 1), ("end", 7), ("home", 0), ("k", 0), ("right", 1), ("left", 0)):
             await pilot.press(key)
             assert view.device == device(index), key
         await pilot.click(DevicesView, offset=(70, 9))
@@ -127,6 +127,8 @@ async def test_the_selection_is_reversed_with_the_focus_and_bold_without(colours
         assert "1 H100" in marked("bold")
         assert "pretrain.py" in marked("reverse")
         assert "pretrain.py" not in marked("bold")
+        await pilot.press("tab", "slash", "enter")  # a filter is of the processes
+        assert "pretrain.py" in marked("reverse")
 
 
 @pytest.mark.usefixtures("counts_silence")

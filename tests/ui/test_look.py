@@ -284,6 +284,9 @@ def test_what_is_read_and_what_is_measured_stands_out(theme: Theme) -> None:
         assert contrast(theme.styles[role], on_white=on_white) >= 4.5, role
     for role in BAR_ROLES:
         assert contrast(theme.styles[role], on_white=on_white) >= 3, role
+    levels = [contrast(theme.styles[role], on_white=on_white) for role in LEVEL_ROLES]
+    assert min(b / a for a, b in itertools.pairwise(levels)) > 1.15
+    assert contrast(theme.styles["POINTER"], on_white=on_white) > 5
     track = contrast(theme.styles["TRACK"], on_white=on_white)
     assert 2 < track < contrast(theme.styles["DIM"], on_white=on_white)
 
@@ -424,7 +427,7 @@ def test_a_glyph_of_ours_has_one_of_its_own(character: str) -> None:
         ("1024×1024", "1024x1024"),
         ("a long na…", "a long na~"),
         ("François Müller", "Francois Muller"),
-        ("模型.py", "????.py"),
+        ("模型あ.py", "??????.py"),
         ("Ω", "?"),
         ("╭─ Help ─╮", "+- Help -+"),
         ("│", "|"),

@@ -19,7 +19,7 @@ from gputop.ui.device.screen import DevicePage
 from gputop.ui.device.title import DeviceTitle
 from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, width_of
-from gputop.ui.drawing.palette import DIM, TRACK
+from gputop.ui.drawing.palette import DIM, TRACK, WARN
 from gputop.ui.monitor import panel
 from gputop.ui.monitor.columns import slots_for
 from gputop.ui.monitor.device_list import DevicesView
@@ -118,6 +118,7 @@ def test_old_readings_are_faded(density: Density) -> None:
     else:
         assert loud == {"0", "12 s old", "H100 80GB HBM3"}
     assert any(span.style == DIM for span in numbers)
+    assert WARN in {span.style for span in numbers}
 
 
 def test_sm_active_stands_for_busy_where_that_is_not_counted() -> None:

@@ -137,12 +137,12 @@ async def test_without_ranks_one_line_says_what_it_needs() -> None:
 
 async def test_a_slow_clock_is_said_and_foreign_text_is_made_visible() -> None:
     slow = {**WORKING, "sm_clock_mhz": 1400}
-    made = [rank(n, 4, job_id="a\x1b[31m:1") for n in range(4)]
+    made = [rank(n, 4, job_id="a\x1b[31m:" + "1" * 99) for n in range(4)]
     app = app_with(*records((WORKING, slow, WORKING, WORKING), made, samples=70))
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await pilot.press("R")
-        assert "Ranks of a␛[31m:1 " in words(app)
+        assert f"Ranks of a␛[31m:{'1' * 57} " in words(app)
         assert "4 ranks. Rank 1 may delay its job, SM clock below the median" in words(app)
         view = app.screen.query_one(RanksView)
         marked = [span.text.strip() for span in view._rows[2] if span.style == WARN]
