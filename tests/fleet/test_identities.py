@@ -93,6 +93,7 @@ def test_three_of_many_values_are_shown_and_long_ones_are_cut() -> None:
     assert place.labels["zone"] == "z" * 200
     (place,) = identified(labels(0, Hostname="h" * 300, modelName="m" * 300)).values()
     assert (place.host, place.name) == ("h" * 200, "m" * 200)
+    assert place.place == "h" * 60
 
 
 def test_order_and_what_can_be_grouped_by() -> None:

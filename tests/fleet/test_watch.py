@@ -12,7 +12,6 @@ import pytest
 from gputop.fleet.builder import SETTLE_SECONDS
 from gputop.fleet.client import Client
 from gputop.fleet.model import Fleet
-from gputop.fleet.queries import SELDOM
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import FleetWatch, Refresher
 from tests.prometheus import (
@@ -27,6 +26,9 @@ from tests.prometheus import (
     uuid,
     vector,
 )
+
+SELDOM = 6
+"""Refreshes between two questions about what rarely changes."""
 
 
 @pytest.fixture(autouse=True)
@@ -143,13 +145,16 @@ def test_warnings_and_one_question_that_fails_leave_the_rest() -> None:
         Site(
             2,
             temperature_celsius=error("execution", "found duplicate series", 422),
-            power_watts=vector([({"UUID": uuid(0)}, 5)], NOW, warnings=["1 of 2 stores"]),
+            power_watts=vector(
+                [({"UUID": uuid(0)}, 5)], NOW, warnings=["1 of 2 stores", *map(str, range(9))]
+            ),
         )
     )
     assert fleet.fresh
     assert fleet.gpus[0].power_watts == 5
     assert "found duplicate series" in said(fleet)
     assert "1 of 2 stores" in said(fleet)
+    assert len(fleet.problems) == 5
 
 
 GOOD = Response(b"good")
@@ -226,13 +231,15 @@ def test_one_that_was_gone_before_it_was_first_asked_is_there() -> None:
     ]
     down = [
         ({"job": "dcgm", "instance": "node1:9400"}, 0),
-        ({"job": "dcgm", "instance": "node9:9400"}, 0),
+        *(({"job": "dcgm", "instance": f"node{n}:9400"}, 0) for n in range(5, 10)),
         ({"job": "node", "instance": "node9:9100"}, 0),  # of another job, without any GPU
     ]
     fleet = asked(Site(2, gone=gone, down=down))
     assert [gpu.age_seconds for gpu in fleet.gpus] == [5, 5, 700]
     assert [wrong.title for wrong in fleet.findings] == ["No readings for 11:40: its scrape fails"]
-    assert "whose GPUs are unknown: `up` is 0 for node9:9400. Check" in said(fleet)
+    assert "whose GPUs are unknown: `up` is 0 for node5:9400, node6:9400, node7:9400 and 2" in said(
+        fleet
+    )
 
 
 @pytest.mark.parametrize("response", [EMPTY, vector([({}, "NaN")]), vector([({}, 1e300)])])

@@ -129,6 +129,24 @@ def test_sm_active_stands_for_busy_where_that_is_not_counted() -> None:
     assert "DRAM 52 %" in others[0]
 
 
+@pytest.mark.parametrize(
+    ("changes", "warned"),
+    [
+        ({}, set()),
+        ({"temperature_celsius": 85}, {"85°C"}),
+        ({"memory_used_bytes": 79 << 30}, {"79.0"}),
+        ({"clock_event_reasons": ("hw_thermal",)}, {"HW"}),
+    ],
+)
+def test_heat_little_memory_and_a_fault_of_the_clock_are_coloured(
+    changes: dict[str, Any], warned: set[str]
+) -> None:
+    made = h100(**changes)
+    for rows in (in_rows(200, made), panel.draw(made, Density.FULL, 100, 12)):
+        found = {span.text.split()[0] for row in rows for span in row if span.style == WARN}
+        assert {text.partition("/")[0] for text in found} == warned
+
+
 @pytest.mark.parametrize("density", [Density.COMPACT, Density.FULL])
 @pytest.mark.parametrize("width", [52, 60, 160])
 def test_a_finding_and_a_word_have_a_row_of_their_own(density: Density, width: int) -> None:
@@ -163,6 +181,7 @@ def test_what_is_received_and_what_is_sent_stand_together() -> None:
         rows = text_of(panel.draw(h100(**changes), Density.FULL, width, 12))
         return [re.findall("PCIe|NVLink|[↓↑]|/s", row) for row in rows if "↓" in row or "↑" in row]
 
+    assert [len(links(width)) for width in (32, 33, 34, 35, 67, 68)] == [0, 1, 1, 2, 2, 1]
     for width in range(20, 121):
         found = links(width)
         one = ["↓", "/s", "↑", "/s"]
@@ -278,6 +297,9 @@ async def test_every_panel_stays_where_it_is_while_findings_come_and_go() -> Non
     async with settled(app_with(*scenes.job(8, 30)), (160, 50)) as (app, pilot):
         before = places(pilot)
         assert len(before) >= 8 * 3
+        view = app.screen.query_one(DevicesView)
+        right = [view.is_right(scenes.device(n).uuid) for n in range(4)]
+        assert right == [False, True, False, True]
         dashboard = dashboard_of(app)
         for record in scenes.alarming(8)[-8:]:
             dashboard.telemetry.receive(record)
