@@ -100,12 +100,6 @@ def test_order_and_what_can_be_grouped_by() -> None:
     rows = [labels(n, rack=f"r{n // 16}", zone="z") for n in (80, 7, 16, 8)]
     rows.append({**labels(1, pod="a"), "job": "other"})
     found = identified(*rows)
-    places = [(place.host, place.index) for place in found.values()]
-    assert places == [
-        ("node0", "1"),
-        ("node0", "7"),
-        ("node1", "0"),
-        ("node2", "0"),
-        ("node10", "0"),
-    ]
+    places = [place.place for place in found.values()]
+    assert places == ["node0:1", "node0:7", "node1:0", "node2:0", "node10:0"]
     assert labels_to_group_by([*found.values()]) == ("instance", "job", "rack", "zone", "pod")

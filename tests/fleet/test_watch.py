@@ -28,7 +28,6 @@ from tests.prometheus import (
 )
 
 SELDOM = 6
-"""Refreshes between two questions about what rarely changes."""
 
 
 @pytest.fixture(autouse=True)
@@ -145,15 +144,13 @@ def test_warnings_and_one_question_that_fails_leave_the_rest() -> None:
         Site(
             2,
             temperature_celsius=error("execution", "found duplicate series", 422),
-            power_watts=vector(
-                [({"UUID": uuid(0)}, 5)], NOW, warnings=["1 of 2 stores", *map(str, range(9))]
-            ),
+            power_watts=vector([({"UUID": uuid(0)}, 5)], NOW, warnings=["1 of 2", *"abcdef"]),
         )
     )
     assert fleet.fresh
     assert fleet.gpus[0].power_watts == 5
     assert "found duplicate series" in said(fleet)
-    assert "1 of 2 stores" in said(fleet)
+    assert "1 of 2" in said(fleet)
     assert len(fleet.problems) == 5
 
 
@@ -237,9 +234,7 @@ def test_one_that_was_gone_before_it_was_first_asked_is_there() -> None:
     fleet = asked(Site(2, gone=gone, down=down))
     assert [gpu.age_seconds for gpu in fleet.gpus] == [5, 5, 700]
     assert [wrong.title for wrong in fleet.findings] == ["No readings for 11:40: its scrape fails"]
-    assert "whose GPUs are unknown: `up` is 0 for node5:9400, node6:9400, node7:9400 and 2" in said(
-        fleet
-    )
+    assert "are unknown: `up` is 0 for node5:9400, node6:9400, node7:9400 and 2 more" in said(fleet)
 
 
 @pytest.mark.parametrize("response", [EMPTY, vector([({}, "NaN")]), vector([({}, 1e300)])])

@@ -2,8 +2,6 @@
 
 from typing import Any, NamedTuple
 
-from gputop.fleet.screens.panels import ProblemsView
-from gputop.fleet.screens.state import FleetState
 from gputop.ui.drawing.cells import text_of
 from gputop.ui.drawing.list_state import Column, ListState
 from gputop.ui.drawing.list_view import ListView
@@ -90,7 +88,6 @@ def test_columns_and_their_cells(snapshot: Any) -> None:
             ranks.slots(width),
             HostsView().slots(width),
             UsersView(Telemetry(), list).slots(width),
-            ProblemsView(FleetState()).slots(width),
         ):
             found.append(", ".join(f"{slot.column.title} {slot.cells}" for slot in slots))
     assert "\n".join(found) == snapshot

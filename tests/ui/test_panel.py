@@ -27,6 +27,7 @@ from gputop.ui.monitor.layout import GAP, Density, plan_layout, process_rows
 from gputop.ui.monitor.shown_device import ShownDevice
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.header import Header
+from tests.streams import sample
 from tests.ui import scenes
 from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown
 
@@ -129,22 +130,15 @@ def test_sm_active_stands_for_busy_where_that_is_not_counted() -> None:
     assert "DRAM 52 %" in others[0]
 
 
-@pytest.mark.parametrize(
-    ("changes", "warned"),
-    [
-        ({}, set()),
-        ({"temperature_celsius": 85}, {"85°C"}),
-        ({"memory_used_bytes": 79 << 30}, {"79.0"}),
-        ({"clock_event_reasons": ("hw_thermal",)}, {"HW"}),
-    ],
-)
-def test_heat_little_memory_and_a_fault_of_the_clock_are_coloured(
-    changes: dict[str, Any], warned: set[str]
-) -> None:
-    made = h100(**changes)
-    for rows in (in_rows(200, made), panel.draw(made, Density.FULL, 100, 12)):
-        found = {span.text.split()[0] for row in rows for span in row if span.style == WARN}
-        assert {text.partition("/")[0] for text in found} == warned
+def test_heat_little_memory_and_a_fault_of_the_clock_are_coloured() -> None:
+    bad: dict[str, Any] = {"temperature_celsius": 85, "memory_used_bytes": 79 << 30}
+    bad["clock_event_reasons"] = ("hw_thermal",)
+    for made, warned in ((h100(), []), (h100(**bad), ["79.0", "85", "HW"])):
+        for rows in (in_rows(200, made), panel.draw(made, Density.FULL, 100, 12)):
+            found = {
+                re.split("[/° ]", s.text.strip())[0] for r in rows for s in r if s.style == WARN
+            }
+            assert sorted(found) == warned
 
 
 @pytest.mark.parametrize("density", [Density.COMPACT, Density.FULL])
@@ -240,6 +234,12 @@ def test_rows_and_their_heading_have_one_width(snapshot: Any) -> None:
     assert "\n".join(text_of(in_rows(230, *devices))) == snapshot
 
 
+def test_compact_panels(snapshot: Any) -> None:
+    made = h100(clock_event_reasons=("sw_power_cap",))
+    found = [panel.draw(made, Density.COMPACT, width, 4) for width in (40, 60, 80, 120)]
+    assert "\n".join(text_of([row for rows in found for row in rows])) == snapshot
+
+
 # The space that devices and processes get.
 
 
@@ -319,3 +319,6 @@ async def test_a_double_click_on_a_device_opens_its_page_with_its_processes() ->
             listed = app.screen.query_one(DevicePage).query_one(ProcessesView)
             assert f" {pid} " in listed.text()
             await press(pilot, "n")
+        dashboard_of(app).telemetry.receive(sample(2, ()))
+        dashboard_of(app).show()
+        assert listed.text().rstrip() == "  No process uses this device"

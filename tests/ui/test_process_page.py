@@ -39,9 +39,10 @@ DETAILS = ProcessDetails(
     directory="/home/ada/llama",
     environment=VARIABLES,
 )
+ON_HOST: Any = {"cpu_percent": 103.0, "memory_resident_bytes": 9 << 20, "slurm_job": "71524"}
 ON_TWO = (
-    process(4242, 0, sm_utilization_percent=97, cpu_percent=103.0, slurm_job="71524"),
-    process(4242, 1, sm_utilization_percent=3, cpu_percent=103.0, slurm_job="71524"),
+    process(4242, 0, sm_utilization_percent=97, **ON_HOST),
+    process(4242, 1, sm_utilization_percent=3, **ON_HOST),
     process(5, 1, memory_used_bytes=1),
 )
 

@@ -80,18 +80,10 @@ def test_the_gutter_has_the_newest_values_and_what_the_height_stands_for() -> No
     assert value(rows, "memory") == "3.00 GiB"
     assert value(rows, "PCIe rx") == "3.00 GiB/s"
     scales = [row[:GUTTER].strip() for row in rows if row.strip().startswith("of ")]
-    assert scales == [
-        "of 100 %",
-        "of 80.0 GiB",
-        "of 700 W",
-        "of 100°C",
-        "of 1980 MHz",
-        "of 4.00 GiB/s",
-        "of 100 %",
-        "of 512 GiB",
-        "of 1.00 GiB/s",
-        *("of 100 %",) * 2,
-    ]
+    assert ", ".join(scales) == (
+        "of 100 %, of 80.0 GiB, of 700 W, of 100°C, of 1980 MHz, of 4.00 GiB/s, of 100 %, "
+        "of 512 GiB, of 1.00 GiB/s, of 100 %, of 100 %"
+    )
 
 
 def test_zoomed_out_a_dot_is_the_mean_of_its_samples() -> None:
