@@ -110,6 +110,10 @@ async def test_the_cursor_is_the_same_in_map_and_list() -> None:
         cursor = state_of(app).cursor
         assert cursor is not None
         assert cursor.key == SOME.findings[1].device_uuid
+        await pressed(pilot, "escape", "home", "tab")  # where there is no problem
+        assert state_of(app).cursor is cursor
+        state_of(app).move_to(SOME.gpus[int(SOME.findings[0].device_uuid[4:12])])
+        assert state_of(app).problems.selected == SOME.findings[0]
 
 
 async def test_enter_shows_one_host_and_escape_all() -> None:

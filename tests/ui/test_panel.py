@@ -258,6 +258,7 @@ def test_compact_panels(snapshot: Any) -> None:
         ((200, 56), 1, (Density.FULL, 1, 32)),
         ((200, 56), 4, (Density.FULL, 2, 20)),
         ((200, 56), 16, (Density.FULL, 3, 6)),
+        ((212, 60), 21, (Density.FULL, 4, 7)),
     ],
 )
 def test_density_columns_and_height_for_a_space(
