@@ -58,6 +58,7 @@ def said(one: Gpu, **known: Any) -> list[tuple[str, str, str]]:
         ({"age_seconds": 61.0}, {}, "stale", "stale", "No readings for 1:01: its series are gone"),
         ({"age_seconds": 200.0, "labels": {"job": "j", "instance": "i"}}, {"down": {("j", "i")}},
          "stale", "stale", "No readings for 3:20: its scrape fails"),
+        ({"age_seconds": 361.0}, {"present": {"g0"}}, "stale", "stale", "No readings for 6:01"),
         ({"age_seconds": None}, {}, "stale", "stale", "No readings: its series are gone"),
         ({}, {"state": {"g0": "lost"}}, "state", "fault", "LOST: it no longer answers"),
         ({}, {"state": {"g0": "\x1b[1m"}}, "state", "fault", "␛[1m"),

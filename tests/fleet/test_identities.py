@@ -84,16 +84,19 @@ def test_the_pod_is_the_one_that_uses_the_gpu() -> None:
     assert found[uuid(3)].labels["pod"] == "train-1"
 
 
+def test_three_of_many_values_are_shown_and_long_ones_are_cut() -> None:
+    (place,) = identified(*(labels(0, pod=f"p{n}", zone="z" * 300) for n in range(5))).values()
+    assert place.labels["pod"] == "p0, p1, p2, …"
+    assert place.labels["zone"] == "z" * 200
+    (place,) = identified(labels(0, Hostname="h" * 300, modelName="m" * 300)).values()
+    assert (place.host, place.name) == ("h" * 200, "m" * 200)
+    assert place.place == "h" * 60
+
+
 def test_order_and_what_can_be_grouped_by() -> None:
     rows = [labels(n, rack=f"r{n // 16}", zone="z") for n in (80, 7, 16, 8)]
     rows.append({**labels(1, pod="a"), "job": "other"})
     found = identified(*rows)
-    places = [(place.host, place.index) for place in found.values()]
-    assert places == [
-        ("node0", "1"),
-        ("node0", "7"),
-        ("node1", "0"),
-        ("node2", "0"),
-        ("node10", "0"),
-    ]
+    places = [place.place for place in found.values()]
+    assert places == ["node0:1", "node0:7", "node1:0", "node2:0", "node10:0"]
     assert labels_to_group_by([*found.values()]) == ("instance", "job", "rack", "zone", "pod")

@@ -1,3 +1,6 @@
+"""`gputop status --prometheus`: a page, JSON, and what goes wrong in one line."""
+
+import dataclasses
 import json
 import subprocess
 import sys
@@ -6,8 +9,11 @@ from typing import Any
 import pytest
 
 from gputop import cli
+from gputop.fleet.findings import Known, find
+from gputop.fleet.page import page
 from gputop.stream.launch import module_command
 from tests.e2e.shipped import run
+from tests.fleets import fleet
 from tests.prometheus import NOW, FakePrometheus, Request, Response, Site, labels, uuid
 
 BOUND = 60.0
@@ -38,6 +44,15 @@ def test_the_page() -> None:
     assert len(lines) == 5
     assert "\x1b" not in done.stdout
     assert asked < 40
+
+
+def test_forty_findings_are_listed_and_the_others_counted() -> None:
+    gpus = [dataclasses.replace(gpu, xid=79, index="0:1") for gpu in fleet(400).gpus[::8]]
+    shown = fleet(0, gpus=tuple(gpus), findings=find(gpus, Known()), fresh=False)
+    first, counts, *rows, last = page(shown, "http://a", "", 120, colour=False).splitlines()
+    assert first == "http://a · 2025-11-20 12:00:00 · OLD"
+    assert counts.startswith("50 GPUs · 50 MIG instances · 50 hosts · 2 models · 50 faults · ")
+    assert (len(rows), last) == (40, "– 10 more: --json has all")
 
 
 def test_json_has_totals_and_where_each_finding_is() -> None:

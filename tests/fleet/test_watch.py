@@ -10,7 +10,6 @@ import pytest
 from gputop.fleet.builder import SETTLE_SECONDS
 from gputop.fleet.client import Client
 from gputop.fleet.model import Fleet
-from gputop.fleet.queries import SELDOM
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import FleetWatch, Refresher
 from tests.prometheus import (
@@ -25,6 +24,8 @@ from tests.prometheus import (
     uuid,
     vector,
 )
+
+SELDOM = 6
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +122,7 @@ def test_what_is_no_number_is_missing_and_what_is_strange_is_inert() -> None:
         ({"UUID": "GPU-nobody-knows"}, 8),
     ]
     names = [({"host": "a"}, 1), *((labels(n, pod=strange, job="other"), 1) for n in range(5))]
-    used = [({"UUID": uuid(n)}, 800 << 30 if n == 4 else 1) for n in range(5)]
+    used = [({"UUID": uuid(n)}, (89 << 30) - n if n == 4 else 1) for n in range(5)]
     fleet = asked(Site(5, names=names, temperature_celsius=rows, memory_used_bytes=used))
     assert [gpu.temperature_celsius for gpu in fleet.gpus] == [None, None, None, None, 5]
     assert [gpu.memory_used_bytes for gpu in fleet.gpus] == [1, 1, 1, 1, None]
@@ -139,13 +140,14 @@ def test_warnings_and_one_question_that_fails_leave_the_rest() -> None:
         Site(
             2,
             temperature_celsius=error("execution", "found duplicate series", 422),
-            power_watts=vector([({"UUID": uuid(0)}, 5)], NOW, warnings=["1 of 2 stores"]),
+            power_watts=vector([({"UUID": uuid(0)}, 5)], NOW, warnings=["1 of 2", *"abcdef"]),
         )
     )
     assert fleet.fresh
     assert fleet.gpus[0].power_watts == 5
     assert "found duplicate series" in said(fleet)
-    assert "1 of 2 stores" in said(fleet)
+    assert "1 of 2" in said(fleet)
+    assert len(fleet.problems) == 5
 
 
 GOOD = Response(b"good")
@@ -221,13 +223,13 @@ def test_one_that_was_gone_before_it_was_first_asked_is_there() -> None:
     ]
     down = [
         ({"job": "dcgm", "instance": "node1:9400"}, 0),
-        ({"job": "dcgm", "instance": "node9:9400"}, 0),
+        *(({"job": "dcgm", "instance": f"node{n}:9400"}, 0) for n in range(5, 10)),
         ({"job": "node", "instance": "node9:9100"}, 0),  # of another job, without any GPU
     ]
     fleet = asked(Site(2, gone=gone, down=down))
     assert [gpu.age_seconds for gpu in fleet.gpus] == [5, 5, 700]
     assert [wrong.title for wrong in fleet.findings] == ["No readings for 11:40: its scrape fails"]
-    assert "whose GPUs are unknown: `up` is 0 for node9:9400. Check" in said(fleet)
+    assert "are unknown: `up` is 0 for node5:9400, node6:9400, node7:9400 and 2 more" in said(fleet)
 
 
 @pytest.mark.parametrize("response", [EMPTY, vector([({}, "NaN")]), vector([({}, 1e300)])])

@@ -76,9 +76,9 @@ async def test_the_selection_follows_the_keys_and_the_mouse_and_stays_with_its_d
     stream = PreparedStream(inventory(8), sample(8))
     async with settled(GputopApp(stream)) as (app, pilot):
         view = app.query_one(DevicesView)
-        for key, index in (("j", 1), ("down", 2), ("up", 1), ("end", 7), ("home", 0), ("k", 0)):
-            await pilot.press(key)
-            assert view.device == device(index), key
+        for each in re.findall(r"\w+", "j1 down2 up1 end7 home0 right1 left0 k0"):
+            await pilot.press(each[:-1])
+            assert view.device == device(int(each[-1])), each
         await pilot.click(DevicesView, offset=(70, 9))
         assert view.device == device(3)
         await send(

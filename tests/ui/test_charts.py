@@ -83,6 +83,13 @@ def test_a_chart_says_how_long_it_reaches_back(dots: int, width: float, text: st
     assert Axis(0.0, width, dots).text == text
 
 
+def test_each_zoom_shows_more_time() -> None:
+    spans = [axis_of(0.0, 60, 0.1, zoom).text for zoom in range(len(WIDTHS))]
+    assert (
+        "|".join(spans) == "60 s|2 min|4 min|6 min|10 min|20 min|40 min|2.0 h|4.0 h|20.0 h|60.0 h"
+    )
+
+
 @pytest.mark.parametrize(
     ("most", "top"),
     [(0.0, 1.0), (0.3, 1.0), (1.0, 1.0), (1.1, 2.0), (900.0, 1024.0), (3e9, 2.0**32)],

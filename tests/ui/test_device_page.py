@@ -11,6 +11,7 @@ from gputop.ui.device.events import EventsView
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.title import DeviceTitle
 from gputop.ui.drawing.cells import text_of
+from gputop.ui.drawing.palette import FAULT, GOOD
 from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.agent.fakes import Time
@@ -104,6 +105,7 @@ def test_what_happened_to_the_device() -> None:
         "12:00:01 Xid 74: an NVLink failed (the driver does not say on which device)",
         "12:00:01 Xid 79: the GPU has fallen off the bus",
     ]
+    assert [row[1].style for row in view.draw(200, 50)[1:]] == [GOOD, FAULT, FAULT, FAULT]
     assert "Xids seen     1, the last one 79" in details_of(telemetry)
     assert ["Xid 13" in each for each in events(1)] == [False, False, True]
 

@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import re
 from typing import Any
 
@@ -107,6 +108,10 @@ async def test_the_cursor_is_the_same_in_map_and_list() -> None:
         cursor = state_of(app).cursor
         assert cursor is not None
         assert cursor.key == SOME.findings[1].device_uuid
+        await pressed(pilot, "escape", "home", "tab")  # where there is no problem
+        assert state_of(app).cursor is cursor
+        state_of(app).move_to(SOME.gpus[int(SOME.findings[0].device_uuid[4:12])])
+        assert state_of(app).problems.selected == SOME.findings[0]
 
 
 async def test_enter_shows_one_host_and_escape_all() -> None:
@@ -120,9 +125,16 @@ async def test_enter_shows_one_host_and_escape_all() -> None:
 # What is shown.
 
 
-@pytest.mark.parametrize("size", [(60, 24), (36, 20), (80, 11)])
-async def test_a_small_terminal_has_the_map_and_the_keys(size: tuple[int, int]) -> None:
-    async with settled(app_of(), size) as (_, pilot):
+@pytest.mark.parametrize(
+    ("size", "detail", "by"),
+    [((60, 29), 2, "rack"), ((36, 18), 2, "host"), ((80, 11), 0, "cluster"), ((80, 30), 4, "rack")],
+)
+async def test_a_small_terminal_has_the_map_and_the_keys(
+    size: tuple[int, int], detail: int, by: str
+) -> None:
+    async with settled(app_of(), size) as (app, pilot):
+        assert app.screen.query_one("#detail").region.height == detail
+        assert app.screen.query_one(MapView).by == by
         assert "Help" in text_of(lines(pilot.app))
         assert pilot.app.screen.query_one("#map").display
 
@@ -240,6 +252,14 @@ def test_every_gpu_has_a_place_of_its_own(count: int, by: str, width: int) -> No
     spots = [spot for row in places.rows.values() for spot in row]
     assert sorted(spot.gpu.key for spot in spots) == sorted(g.key for g in SOME.gpus[:count])
     assert len({(spot.y, spot.x) for spot in spots}) == count
+
+
+def test_groups_side_by_side_and_the_length_of_their_rows() -> None:
+    found = []
+    for by, width in itertools.product(("host", "rack", "cluster"), (30, 60, 120, 320)):
+        made = MapLayout(group_gpus(SOME.gpus, by), width)
+        found.append(f"{len(made.names[0])}×{len(made.rows[0])}")
+    assert " ".join(found) == "1×4 1×8 3×24 9×72 1×8 1×32 1×64 3×192 1×8 1×32 1×96 1×256"
 
 
 def test_the_median_is_of_known_values() -> None:

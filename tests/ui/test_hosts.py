@@ -8,6 +8,7 @@ from gputop.agent.snapshot import Event, Record, Sample
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.title import DeviceTitle
+from gputop.ui.drawing.palette import ACCENT, BUSY, FAULT, GOOD, TEXT
 from gputop.ui.hosts import host_row
 from gputop.ui.hosts.screen import HostsView
 from gputop.ui.monitor.device_list import DevicesView
@@ -184,6 +185,19 @@ def four_hosts() -> list[Record]:
 def test_a_line_for_each_host_worst_first(same_text: Same, width: int) -> None:
     app = app_with(*four_hosts())
     assert same_text(app, terminal_size=(width, 12), run_before=settle)
+
+
+def test_what_is_wrong_and_what_is_free_is_coloured() -> None:
+    telemetry = Telemetry()
+    for record in four_hosts():
+        telemetry.receive(record)
+    view = HostsView()
+    view.state.fill(host_row.host_rows(telemetry))
+    spans = [span for row in view.draw(150, 12)[2:] for span in row if span.text.strip()]
+    styles = {span.text.strip(): span.style for span in spans}
+    shown = [styles[text] for text in ("node1", "○", "×", "█", "98 %")]
+    assert shown == [ACCENT, GOOD, FAULT, BUSY, TEXT]
+    assert styles["GPU 0: LOST: it no longer answers on its bus (+1 GPU)"] == FAULT
 
 
 async def test_hosts_are_filtered_and_sorted() -> None:

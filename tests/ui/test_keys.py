@@ -145,7 +145,10 @@ async def test_letters_of_htop_sort_without_reversing_and_four_keys_filter() -> 
         table = app.screen.query_one(ProcessesView).state
         for key, title in (("M", "GPU MEM"), ("P", "CPU%"), ("N", "PID")):
             for _ in range(2):
-                await pilot.press("I", key)
+                reverse = table.descending
+                await pilot.press("I")
+                assert table.descending is not reverse
+                await pilot.press(key)
                 assert table.sorted_by.title == title
                 assert table.descending is table.sorted_by.largest_first
         for key in ("f3", "f4", "slash", "backslash"):

@@ -1,8 +1,15 @@
-from typing import NamedTuple
+"""The list widget: order, filter, selection and scrolling, as drawn."""
+
+from typing import Any, NamedTuple
 
 from gputop.ui.drawing.cells import text_of
 from gputop.ui.drawing.list_state import Column, ListState
 from gputop.ui.drawing.list_view import ListView
+from gputop.ui.hosts.screen import HostsView
+from gputop.ui.processes.columns import COLUMNS, GPU, HOST, process_slots
+from gputop.ui.processes.ranks import RanksView
+from gputop.ui.processes.users import UsersView
+from gputop.ui.telemetry import Telemetry
 
 
 class Pet(NamedTuple):
@@ -69,6 +76,21 @@ def test_the_list_scrolls_to_the_selection_and_counts() -> None:
     assert shown[1].split()[0] == "pet6"
     assert shown[3].startswith("▌ pet8")
     assert shown[4].split(" · ")[0] == "  7 to 9 of 9 pets"
+
+
+def test_columns_and_their_cells(snapshot: Any) -> None:
+    ranks = RanksView()
+    ranks.has_hosts = True
+    found = []
+    for width in (60, 100, 160, 240):
+        for slots in (
+            process_slots(width, GPU, (HOST, *COLUMNS)),
+            ranks.slots(width),
+            HostsView().slots(width),
+            UsersView(Telemetry(), list).slots(width),
+        ):
+            found.append(", ".join(f"{slot.column.title} {slot.cells}" for slot in slots))
+    assert "\n".join(found) == snapshot
 
 
 def test_no_match_and_no_item_are_said_and_columns_are_dropped_from_the_end() -> None:

@@ -280,6 +280,9 @@ def test_what_is_read_and_what_is_measured_stands_out(theme: Theme) -> None:
         assert contrast(theme.styles[role], on_white=on_white) >= 4.5, role
     for role in BAR_ROLES:
         assert contrast(theme.styles[role], on_white=on_white) >= 3, role
+    levels = [contrast(theme.styles[role], on_white=on_white) for role in LEVEL_ROLES]
+    assert min(b / a for a, b in itertools.pairwise(levels)) > 1.15
+    assert contrast(theme.styles["POINTER"], on_white=on_white) > 5
     track = contrast(theme.styles["TRACK"], on_white=on_white)
     assert 2 < track < contrast(theme.styles["DIM"], on_white=on_white)
 
@@ -416,7 +419,8 @@ def test_a_glyph_of_ours_has_one_of_its_own(character: str) -> None:
         ("node07 · driver 580", "node07 | driver 580"),
         ("2·N³", "2*N3"),
         ("François Müller", "Francois Muller"),
-        ("模型.py", "????.py"),
+        ("模型あ.py", "??????.py"),
+        ("Ω", "?"),
         ("╭─ Help ─╮", "+- Help -+"),
         ("┝┷╋╬", "++++"),
         ("▁▂▃▄▅▆▇█", "..::||##"),

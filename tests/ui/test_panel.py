@@ -10,16 +10,14 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from gputop.agent.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample, DeviceState
-from gputop.agent.snapshot import Inventory, Source
 from gputop.health.findings import Bound, BoundBy, Finding, Severity
-from gputop.settings import Settings
 from gputop.stream.history import History
 from gputop.text import ABSENT
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.device.title import DeviceTitle
 from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, width_of
-from gputop.ui.drawing.palette import DIM, TRACK
+from gputop.ui.drawing.palette import DIM, TRACK, WARN
 from gputop.ui.monitor import panel
 from gputop.ui.monitor.columns import slots_for
 from gputop.ui.monitor.device_list import DevicesView
@@ -27,6 +25,7 @@ from gputop.ui.monitor.layout import GAP, Density, plan_layout, process_rows
 from gputop.ui.monitor.shown_device import ShownDevice
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.header import Header
+from tests.streams import sample
 from tests.ui import scenes
 from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown
 
@@ -111,6 +110,7 @@ def test_old_readings_are_faded(density: Density) -> None:
     else:
         assert loud == {"0", "12 s old", "H100 80GB HBM3"}
     assert any(span.style == DIM for span in numbers)
+    assert WARN in {span.style for span in numbers}
 
 
 def test_sm_active_stands_for_busy_where_that_is_not_counted() -> None:
@@ -119,6 +119,17 @@ def test_sm_active_stands_for_busy_where_that_is_not_counted() -> None:
     assert re.match(r" +SM +━+╸?─* +81 % tensor +44 %", busy)
     assert "SM active" not in " ".join(others)
     assert "DRAM 52 %" in others[0]
+
+
+def test_heat_little_memory_and_a_fault_of_the_clock_are_coloured() -> None:
+    bad: dict[str, Any] = {"temperature_celsius": 85, "memory_used_bytes": 79 << 30}
+    bad["clock_event_reasons"] = ("hw_thermal",)
+    for made, warned in ((h100(), []), (h100(**bad), ["79.0", "85", "HW"])):
+        for rows in (in_rows(200, made), panel.draw(made, Density.FULL, 100, 12)):
+            found = {
+                re.split("[/° ]", s.text.strip())[0] for r in rows for s in r if s.style == WARN
+            }
+            assert sorted(found) == warned
 
 
 @pytest.mark.parametrize("density", [Density.COMPACT, Density.FULL])
@@ -186,6 +197,12 @@ def test_rows_and_their_heading_have_one_width(snapshot: Any) -> None:
     assert "\n".join(text_of(in_rows(230, *devices))) == snapshot
 
 
+def test_compact_panels(snapshot: Any) -> None:
+    made = h100(clock_event_reasons=("sw_power_cap",))
+    found = [panel.draw(made, Density.COMPACT, width, 4) for width in (40, 60, 80, 120)]
+    assert "\n".join(text_of([row for rows in found for row in rows])) == snapshot
+
+
 # The space that devices and processes get.
 
 
@@ -200,6 +217,7 @@ def test_rows_and_their_heading_have_one_width(snapshot: Any) -> None:
         ((160, 46), 64, (Density.ROW, 2, 1)),
         ((200, 56), 4, (Density.FULL, 2, 20)),
         ((200, 56), 16, (Density.FULL, 3, 6)),
+        ((212, 60), 21, (Density.FULL, 4, 7)),
     ],
 )
 def test_density_columns_and_height_for_a_space(
@@ -238,6 +256,9 @@ async def test_every_panel_stays_where_it_is_while_findings_come_and_go() -> Non
     async with settled(app_with(*scenes.job(8, 30)), (160, 50)) as (app, pilot):
         before = places(pilot)
         assert len(before) >= 8 * 3
+        view = app.screen.query_one(DevicesView)
+        right = [view.is_right(scenes.device(n).uuid) for n in range(4)]
+        assert right == [False, True, False, True]
         dashboard = dashboard_of(app)
         for record in scenes.alarming(8)[-8:]:
             dashboard.telemetry.receive(record)
@@ -257,16 +278,6 @@ async def test_a_double_click_on_a_device_opens_its_page_with_its_processes() ->
             listed = app.screen.query_one(DevicePage).query_one(ProcessesView)
             assert f" {pid} " in listed.text()
             await pilot.press("n")
-
-
-@pytest.mark.parametrize("density", ["auto", "row", "full"])
-async def test_no_number_of_a_device_is_cut(density: str) -> None:
-    machine, *told = scenes.alarming(8)
-    assert isinstance(machine, Inventory)
-    simulated = dataclasses.replace(machine, source=Source.SIMULATED)
-    app = app_with(simulated, *told, settings=Settings(density=density))
-    async with settled(app, (60, 24)) as (_, pilot):
-        assert "DEMO" in shown(pilot, Header).splitlines()[0]
-        for view in (Header, DevicesView):
-            assert not re.search(r"\d…", shown(pilot, view))
-        assert "64°C" in shown(pilot, DevicesView)
+        dashboard_of(app).telemetry.receive(sample(2, ()))
+        dashboard_of(app).show()
+        assert listed.text().rstrip() == "  No process uses this device"

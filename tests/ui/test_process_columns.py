@@ -61,6 +61,8 @@ def test_the_least_telling_columns_give_way_first() -> None:
         (600.0, "10m"),
         (36_000.0, "10h"),
         (172_800.0, "2d00h"),
+        (266_400.0, "3d02h"),
+        (864_000.0, "10d"),
         (86_400.0 * 4000, "4000d"),
     ],
 )
@@ -76,6 +78,7 @@ def test_an_age_in_six_cells(seconds: float, text: str) -> None:
         ({"container": "9c1e0a7b12cd"}, "ctr 9c1e0a7b12cd"),
         ({"container": "9c1e0a7b12cd", "pod": "3f2a"}, "pod 3f2a"),
         ({"slurm_job": "\x1b[2J"}, "job ␛[2J"),
+        ({"pod": "p" * 99}, "pod " + "p" * 60),
         ({"absent": {"container": Absence.NO_PERMISSION}}, ABSENT),
     ],
 )
@@ -109,6 +112,7 @@ def test_mig_instances_are_called_by_their_label() -> None:
         ("./here/run --all", "run --all"),
         ("/a/folder/ and more", "/a/folder/ and more"),
         ("", ""),
+        ("x" * 2000, "x" * 101),
     ],
 )
 def test_a_program_is_named_without_its_folder(command: str, shown: str) -> None:

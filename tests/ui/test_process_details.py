@@ -9,7 +9,7 @@ import pytest
 
 from gputop.agent.linux.procfs import TICKS_PER_SECOND
 from gputop.agent.masking import MASK
-from gputop.ui.processes.process_details import COMMAND_BYTES, MOST_PARENTS, read_details
+from gputop.ui.processes.process_details import read_details
 from tests.agent.fake_proc import FakeProc
 from tests.agent.test_procfs import child, proc, start_of
 
@@ -63,7 +63,7 @@ def test_parents_up_to_the_first_one_and_no_cycle(proc: FakeProc) -> None:
     assert names == ["torchrun", "init", "rank"]
     for pid in range(100, 200):
         proc.add(pid, parent=pid + 1)
-    assert len(read_details(100, START, proc.path).parents) == MOST_PARENTS
+    assert len(read_details(100, START, proc.path).parents) == 32
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_parents_up_to_the_first_one_and_no_cycle(proc: FakeProc) -> None:
         (b"", ""),
         (b"python\0-m\0train\0", "python -m train"),
         (b"vllm worker 3\0\0\0\0", "vllm worker 3"),
-        (b"x" * 2 * COMMAND_BYTES, "x" * COMMAND_BYTES),
+        (b"x" * 70_000, "x" * 32_768),
     ],
 )
 def test_a_command_line(proc: FakeProc, data: bytes, command: str) -> None:

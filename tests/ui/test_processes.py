@@ -11,7 +11,7 @@ from gputop.agent.device import Absence
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import Process
 from gputop.ui.drawing.cells import Row, text_of
-from gputop.ui.drawing.palette import DIM
+from gputop.ui.drawing.palette import DIM, STRONG
 from gputop.ui.processes import signals
 from gputop.ui.processes.screen import ProcessesTab, ProcessesView
 from gputop.ui.processes.signal_dialog import Order
@@ -79,9 +79,18 @@ def test_the_command_keeps_half_of_its_room_however_deep_the_tree_is() -> None:
     chain = [process(n, 0, parent_pid=n - 1, command=f"name{n}") for n in range(1, 40)]
     view = view_of(*chain)
     view.action_tree()
-    last = text_of(drawn(view, 80, 60)[39])
-    assert "…" in last
-    assert "└─ name39" in last
+    assert text_of(drawn(view, 80, 60)[39]).rstrip().endswith(" …            └─ name39")
+
+
+def test_a_launcher_has_only_its_pid_and_command_and_is_dim() -> None:
+    torchrun = {"parent_pid": 50, "parent_command": "/opt/bin/torchrun x.py"}
+    view = view_of(*(process(n, n, **torchrun) for n in (1, 2)))
+    view.action_tree()
+    heading, launcher, rank, _ = drawn(view)
+    assert text_of(heading).split()[-3:] == ["AGE", "COMMAND", "(tree)"]
+    assert text_of(launcher).split() == ["▌", "50", "torchrun", "x.py"]
+    assert {span.style for span in launcher if span.text.strip()} == {DIM}
+    assert [span.text.strip() for span in rank if span.style == STRONG] == ["3.00 GiB"]
 
 
 def test_to_the_side_columns_go_then_the_command_up_to_its_end_and_back() -> None:
@@ -98,7 +107,7 @@ def test_to_the_side_columns_go_then_the_command_up_to_its_end_and_back() -> Non
     assert last[1].rstrip().endswith("--option-11")
     assert last[2].split() == ["0", "2"]  # of a short one nothing is left
     steps = view._side
-    assert 5 < steps < 12
+    assert steps == 11
     for _ in range(steps):
         view.action_side(-1)
     assert [text_of(row) for row in drawn(view, 60)] == first

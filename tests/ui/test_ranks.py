@@ -85,12 +85,8 @@ async def test_ranks_of_several_hosts_are_on_one_page() -> None:
         await pilot.press("R")
         assert "4 ranks. No rank is out of line" in words(app)
         _, *rows = shown(pilot, RanksView).splitlines()
-        assert [row.split()[:2] for row in (row.lstrip("▌") for row in rows[:4])] == [
-            ["0", "gpu-1"],
-            ["1", "gpu-1"],
-            ["2", "gpu-2"],
-            ["3", "gpu-2"],
-        ]
+        places = [" ".join(row.lstrip("▌").split()[:2]) for row in rows[:4]]
+        assert places == ["0 gpu-1", "1 gpu-1", "2 gpu-2", "3 gpu-2"]
 
 
 async def test_the_job_of_the_selected_process_comes_first_and_n_shows_the_next() -> None:
@@ -123,3 +119,17 @@ async def test_without_ranks_one_line_says_what_it_needs() -> None:
         assert words(app) == ("Ranks unknown: 1 pid (no permission: run as its user or as root)")
         await pilot.press("n", "s")
         assert app.screen.query_one(RanksPage).process is None
+
+
+async def test_a_slow_clock_is_said_and_foreign_text_is_made_visible() -> None:
+    slow = {**WORKING, "sm_clock_mhz": 1400}
+    made = [rank(n, 4, job_id="a\x1b[31m:" + "1" * 99) for n in range(4)]
+    app = app_with(*records((WORKING, slow, WORKING, WORKING), made, samples=70))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("R")
+        assert f"Ranks of a␛[31m:{'1' * 57} " in words(app)
+        assert "4 ranks. Rank 1 may delay its job, SM clock below the median" in words(app)
+        view = app.screen.query_one(RanksView)
+        marked = [span.text.strip() for span in view._rows[2] if span.style == WARN]
+        assert marked[0] == "1"

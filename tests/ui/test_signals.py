@@ -59,7 +59,7 @@ async def test_a_signal_is_sent_after_a_question_that_begins_at_cancel(yes: str)
     evil = {"user": "[red]x\x1b[2J", "command": "a\u202eb[/]\x00 " + "c" * 300}
     app = SignalApp(process(4242, 0, **evil), process(4242, 1, **evil))
     async with settled(app, (80, 24)) as (_, pilot):
-        await pilot.press("down", "down", "enter")
+        await pilot.press("down", "down", "down", "up", "enter")
         question = " ".join(dialog(pilot).split())
         assert "Send KILL to 4242 ([red]x␛[2J, a⟨202e⟩b[/]␀ ccc" in question
         assert "on GPU 0, 1?" in question
@@ -97,6 +97,16 @@ async def test_tab_chooses_the_job_with_its_launcher() -> None:
 def test_a_job_has_one_launcher_or_one_slurm_job(changes: dict[str, Any], names: list[str]) -> None:
     both = [process(1, 0, **changes), process(2, 1, **changes)]
     assert [target.name for target in signal_targets(both[0], both, DEVICES)] == names
+
+
+def test_more_than_eight_devices_or_processes_are_counted_and_long_texts_are_cut() -> None:
+    many = [process(4242 + n, n, **LAUNCHER) for n in range(9)]
+    eight, nine = (signal_targets(each[0], each, DEVICES)[1] for each in (many[:8], many))
+    assert (eight.devices, nine.devices) == (" on GPU 0, 1, 2, 3, 4, 5, 6, 7", " on 9 devices")
+    assert eight.about.endswith(", python 4248 and 1 more")
+    assert nine.about.endswith(", python 4248 and 2 more")
+    (long,) = signal_targets(process(1, 0, user="u" * 99, command="c" * 300), (), DEVICES)
+    assert long.about == f"{'u' * 64}, {'c' * 200}"
 
 
 async def test_a_click_on_a_signal_asks() -> None:

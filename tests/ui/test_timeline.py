@@ -57,19 +57,14 @@ ALL = {
 
 
 @pytest.mark.parametrize(
-    ("height", "shown_"),
-    [
-        (3, ["busy"]),
-        (7, ["busy", "memory", "power"]),
-        (11, ["busy", "memory", "power", "temperature", "SM clock"]),
-        (40, [chart.label for chart in CHARTS]),
-    ],
+    ("height", "many", "rows_drawn"),
+    [(3, 1, 3), (7, 3, 7), (17, 8, 17), (18, 5, 16), (40, 11, 34), (99, 11, 56)],
 )
-def test_as_many_charts_as_there_is_room_for(height: int, shown_: list[str]) -> None:
+def test_as_many_charts_as_there_is_room_for(height: int, many: int, rows_drawn: int) -> None:
     view = view_of(telemetry_of(said(7, **ALL)))
     rows = view.draw(80, height)
-    assert height - 10 < len(rows) <= height
-    assert labels(drawn(view, 80, height)) == shown_
+    assert len(rows) == rows_drawn
+    assert labels(drawn(view, 80, height)) == [chart.label for chart in CHARTS[:many]]
     assert {width_of(row) for row in rows[:-1]} == {80}
     assert width_of(rows[-1]) <= 80
 
@@ -80,6 +75,11 @@ def test_the_gutter_has_the_newest_values() -> None:
     assert value(rows, "tensor") == "52.5 %"
     assert value(rows, "memory") == "3.00 GiB"
     assert value(rows, "PCIe rx") == "3.00 GiB/s"
+    scales = [row[:GUTTER].strip() for row in rows if row.strip().startswith("of ")]
+    assert ", ".join(scales) == (
+        "of 100 %, of 80.0 GiB, of 700 W, of 100°C, of 1980 MHz, of 4.00 GiB/s, of 100 %, "
+        "of 512 GiB, of 1.00 GiB/s, of 100 %, of 100 %"
+    )
 
 
 def test_zoomed_out_a_dot_is_the_mean_of_its_samples() -> None:

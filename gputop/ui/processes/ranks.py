@@ -27,7 +27,6 @@ from gputop.ui.drawing.palette import ACCENT, DIM, GOOD, STRONG, TEXT, WARN
 from gputop.ui.processes.screen import ListTab
 from gputop.ui.telemetry import Telemetry
 
-TITLE_ROWS = 4
 NOTHING = (
     "No process here belongs to a job with ranks. gputop finds ranks started by torchrun, "
     "DeepSpeed, Accelerate, mpirun and srun."
