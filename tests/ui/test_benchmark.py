@@ -1,10 +1,12 @@
 """The benchmark tab: its list of results and checks, and runs of several devices."""
 
 import asyncio
+import itertools
 import re
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.events import MouseScrollDown, MouseScrollUp
@@ -19,9 +21,11 @@ from gputop.bench.plan.kinds import CHECK
 from gputop.bench.results import store
 from gputop.bench.results.store import judged
 from gputop.bench.results.verdict import VerdictLimits
+from gputop.bench.run.run import Run
 from gputop.ui.benchmark import running
 from gputop.ui.benchmark.device_choice import ALL
 from gputop.ui.benchmark.form import Form
+from gputop.ui.benchmark.kept_checks import check_result
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
@@ -44,6 +48,7 @@ from tests.ui.pilots import (
     lines,
     noted,
     open_form,
+    resize,
     settle,
     settled,
     shown,
@@ -79,13 +84,27 @@ def test_every_row_has_the_width(width: int) -> None:
     assert all(text.isprintable() for text in texts(rows))
 
 
-def test_more_width_is_more_columns() -> None:
-    heads = {width: texts(view(BASE).draw(width, 5))[0] for width in (60, 80, 120, 200)}
-    assert heads[60].split() == ["WHEN", "DEVICE", "KIND", "TFLOP/s", "VERDICT"]
-    assert {"TYPE", "SIZE"} <= set(heads[80].split())
-    assert {"DROOP", "TIME"} <= set(heads[120].split())
-    assert "OF PEAK" in heads[120]
-    assert {"POWER", "TORCH", "DRIVER"} <= set(heads[200].split())
+def test_more_width_is_more_columns(snapshot: Any) -> None:
+    made = view(BASE, RESULT, table("copy", COPY))
+    rows = [row for width in (60, 80, 120, 160, 200) for row in made.draw(width, 5)]
+    assert "\n".join(text.rstrip() for text in texts(rows)) == snapshot
+
+
+def test_a_reason_takes_at_most_two_rows_of_the_list() -> None:
+    made = view(BASE, RESULT)
+    assert made.wanted == 3
+    made.show(made.results, "It is not kept. " * 20)
+    assert made.wanted == 5
+    assert [len(made.draw(60, height)) for height in (9, 3)] == [5, 4]
+
+
+def test_a_check_has_the_figures_of_its_soak_and_the_sum_of_its_times() -> None:
+    soaked, copied = parts()
+    made = check_result([replace(copied, wrong_elements=2), soaked])
+    assert (made.kind, made.seconds, made.tflops_mean, made.started_at) == (CHECK, 120, 700, AT)
+    assert (made.wrong_elements, made.verdict) == (2, copied.verdict)
+    assert check_result([copied, soaked]).verdict == soaked.verdict
+    assert check_result([copied]).points == ()
 
 
 def style_of(row: Row, text: str) -> object:
@@ -161,6 +180,28 @@ async def test_keys_and_the_wheel_look_through_them_and_a_new_one_is_selected(
         assert selected(pilot) == shown(pilot, ResultsView).splitlines()[1]
 
 
+async def test_chart_readout_and_results_share_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "recent", lambda *_: many(30))
+    found: dict[str, list[list[int]]] = {}
+    async with settled(app_with(inventory(2), sample(2, [])), (80, 24)) as (app, pilot):
+        await open_form(pilot)
+        tab = app.query_one(BenchmarkTab)
+        runs = {"none": None, "one": Run.of(gpu_run(60.0, 45.0)), "two": together.group(2)}
+        for (name, run), height in itertools.product(runs.items(), (14, 18, 24, 40, 60)):
+            await resize(pilot, 80, height)
+            tab._show_run(run)
+            tab._redraw_run()
+            await settle(pilot)
+            views = [app.query_one(each) for each in (ThroughputChart, ReadoutView, ResultsView)]
+            rows = [each.size.height * each.display for each in views]
+            found.setdefault(name, []).append(rows)
+    assert found == {
+        "none": [[6, 0, 5], [6, 0, 5], [11, 0, 5], [12, 0, 20], [21, 0, 31]],
+        "one": [[6, 5, 0], [7, 5, 0], [9, 5, 2], [16, 7, 9], [31, 7, 14]],
+        "two": [[6, 4, 0], [7, 5, 0], [9, 5, 2], [16, 7, 9], [31, 7, 14]],
+    }
+
+
 async def test_a_result_is_drawn_again_compared_and_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -180,7 +221,10 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
         assert "Done: bfloat16" in shown(pilot, TitleView)
         await pilot.press("down", "enter")
         assert "no curve of this run" in shown(pilot, ThroughputChart)
-        await pilot.press("d", "d", "d", "down", "d")
+        row = selected(pilot)
+        await pilot.press("d", "d", "d")
+        assert f"={row[1:]}" in shown(pilot, ResultsView).splitlines()
+        await pilot.press("down", "d")
         assert re.search(r"TFLOP/s +802 +803 ", text_of(lines(app)))
         await pilot.press("escape", "delete", "n")
         assert forgotten == []

@@ -21,6 +21,7 @@ from gputop.recording.replay import Replay
 from gputop.recording.writer import OutputError
 from gputop.stream.child import Interruption
 from gputop.ui.device.screen import DevicePage
+from gputop.ui.drawing.cells import text_of
 from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.signal_dialog import SendSignal
@@ -146,6 +147,9 @@ async def test_the_bar_says_where_it_is_damaged(tmp_path: Path) -> None:
         assert shown(pilot, ReplayBar).endswith(text)
         await resize(pilot, 80, 24)
         assert shown(pilot, ReplayBar).endswith("─  damaged at line 6")
+        bar = pilot.app.query_one(ReplayBar)
+        rows = [text_of(bar.draw(width, 1)[0]) for width in (76, 75, *range(95, 103))]
+        assert [row.count("─") for row in rows] == []
 
 
 async def test_the_end_is_said(tmp_path: Path) -> None:
@@ -154,7 +158,9 @@ async def test_the_end_is_said(tmp_path: Path) -> None:
         await until(pilot, lambda: replay.ended)
         replay.turn(1000)
         pilot.app._tick()  # type: ignore[attr-defined]
+        await settle(pilot)
         assert " end " in shown(pilot, ReplayBar)
+        assert "Space Play" in shown(pilot, Footer)
         assert "No data" not in shown(pilot, Header)
         await pilot.press("space")
         assert replay.position == 0

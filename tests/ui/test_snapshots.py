@@ -143,7 +143,7 @@ def test_header_at_many_widths(snapshot: Any) -> None:
     others = (lost(0), readings(1, age_seconds=5.0), readings(2, power_watts=None))
     devices = (*others, *(readings(n) for n in range(3, 8)))
     telemetry = Telemetry()
-    telemetry.receive(inventory(8, interval_seconds=0.5))
+    telemetry.receive(inventory(8, interval_seconds=0.5, hostname="node07.rack-3.example.org"))
     telemetry.receive(dataclasses.replace(sample(8), devices=devices))
     header = Header(telemetry)
     header.recording = True
