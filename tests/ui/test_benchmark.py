@@ -1,8 +1,8 @@
 """The benchmark tab: its list of results and checks, and runs of several devices."""
 
 import asyncio
-import itertools
 import re
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -187,18 +187,18 @@ async def test_chart_readout_and_results_share_the_rows(monkeypatch: pytest.Monk
         await open_form(pilot)
         tab = app.query_one(BenchmarkTab)
         runs = {"none": None, "one": Run.of(gpu_run(60.0, 45.0)), "two": together.group(2)}
-        for (name, run), height in itertools.product(runs.items(), (14, 18, 24, 40, 60)):
-            await resize(pilot, 80, height)
+        views = [app.query_one(each) for each in (ThroughputChart, ReadoutView, ResultsView)]
+        for name, run in runs.items():
             tab._show_run(run)
             tab._redraw_run()
-            await settle(pilot)
-            views = [app.query_one(each) for each in (ThroughputChart, ReadoutView, ResultsView)]
-            rows = [each.size.height * each.display for each in views]
-            found.setdefault(name, []).append(rows)
+            found[name] = []
+            for height in (24, 14, 18, 40, 60, 24):
+                await resize(pilot, 80, height)
+                found[name].append([each.size.height * each.display for each in views])
     assert found == {
-        "none": [[6, 0, 5], [6, 0, 5], [11, 0, 5], [12, 0, 20], [21, 0, 31]],
-        "one": [[6, 5, 0], [7, 5, 0], [9, 5, 2], [16, 7, 9], [31, 7, 14]],
-        "two": [[6, 4, 0], [7, 5, 0], [9, 5, 2], [16, 7, 9], [31, 7, 14]],
+        "none": [[11, 0, 5], [6, 0, 5], [6, 0, 5], [12, 0, 20], [21, 0, 31], [11, 0, 5]],
+        "one": [[9, 5, 2], [6, 5, 0], [7, 5, 0], [16, 7, 9], [31, 7, 14], [9, 5, 2]],
+        "two": [[9, 5, 2], [6, 4, 0], [7, 5, 0], [16, 7, 9], [31, 7, 14], [9, 5, 2]],
     }
 
 
@@ -232,18 +232,24 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
         assert forgotten == [results[2]]
         assert len(app.query_one(ResultsView).results) == 3
         assert " 801 " in selected(pilot)
+        monkeypatch.setattr(store, "curves_of", refused)
+        await pilot.press("enter")
+        assert noted(app).startswith("Not drawn: The file cannot be used")
+
+
+def refused(*_: object) -> list[Result]:
+    raise ProblemError(Problem("The file cannot be used", "it is <newer>\x1b[2J", "Upgrade"))
 
 
 async def test_a_file_that_cannot_be_read_is_said_and_runs_go_on(
     monkeypatch: pytest.MonkeyPatch, session: type[PreparedSession]
 ) -> None:
-    def refused(*_: object) -> list[Result]:
-        raise ProblemError(Problem("The file cannot be used", "it is <newer>\x1b[2J", "Upgrade"))
-
     monkeypatch.setattr(store, "recent", refused)
     monkeypatch.setattr(store, "append", refused)
-    async with settled(app_with(inventory(1), sample(1, [])), (100, 30)) as (_, pilot):
+    async with settled(app_with(inventory(1), sample(1, [])), (100, 30)) as (app, pilot):
         await open_form(pilot)
+        await pilot.press("e")
+        assert noted(app) == "There is no result to report"
         text = shown(pilot, ResultsView)
         assert "The file cannot be used: it is <newer>␛[2J. Upgrade" in text
         assert "No results yet" in text
@@ -302,6 +308,9 @@ async def test_the_parts_of_a_check_are_one_row_that_unfolds_and_has_a_report(
         assert "Too hot." in path.read_text()
         await pilot.press("enter")
         assert len(shown(pilot, ResultsView).splitlines()) == 3
+        shutil.rmtree(tmp_path)
+        await pilot.press("e")
+        assert "No such file or directory" in noted(app)
 
 
 async def test_q_keeps_what_was_measured(
@@ -368,18 +377,21 @@ async def test_all_begin_together_and_each_has_a_row_and_a_result(
 
 async def test_x_stops_all(scripted: type[Scripted], kept: list[Result]) -> None:
     scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
-    async with settled(quiet(3), (80, 24)) as (_, pilot):
+    async with settled(quiet(3), (80, 24)) as (app, pilot):
         await started(pilot)
         await until(pilot, lambda: states(pilot, 3) == ["running"] * 3)
         assert shown(pilot, TitleView).startswith(" Running: bfloat16")
         assert "x Stop" in shown(pilot, Footer)
         await pilot.press("b")
         assert len(scripted.requests) == 3, "no second one"
+        assert noted(app) == "A stress test is running: x stops it"
         await pilot.press("x")
         await ended(pilot)
         assert states(pilot, 3) == ["stopped"] * 3
         assert shown(pilot, TitleView).startswith(" Stopped: bfloat16")
         assert "x Stop" not in shown(pilot, Footer)
+        await pilot.press("x")
+        assert noted(app) == "No stress test is running: b starts one"
     assert [each.stopped for each in kept] == ["user"] * 3
 
 

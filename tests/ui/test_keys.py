@@ -244,6 +244,8 @@ async def test_every_setting_has_a_line() -> None:
         await pilot.click(OptionList, offset=(5, 3))
         await settle(pilot)
         assert not app.settings.bell
+        await pilot.press("f2")
+        assert app.screen is app.first
 
 
 # A key that does nothing says what would.

@@ -148,8 +148,8 @@ async def test_the_bar_says_where_it_is_damaged(tmp_path: Path) -> None:
         await resize(pilot, 80, 24)
         assert shown(pilot, ReplayBar).endswith("─  damaged at line 6")
         bar = pilot.app.query_one(ReplayBar)
-        rows = [text_of(bar.draw(width, 1)[0]) for width in (76, 75, *range(95, 103))]
-        assert [row.count("─") for row in rows] == []
+        rows = [text_of(bar.draw(width, 1)[0]) for width in (75, 76, 100, 101, 110)]
+        assert [row.count("─") for row in rows] == [0, 8, 32, 0, 8]
 
 
 async def test_the_end_is_said(tmp_path: Path) -> None:
@@ -283,6 +283,13 @@ async def test_gpm_is_sampled_while_it_is_recorded() -> None:
         assert stream.asked["gpm"]
         await pilot.press("r")
         assert not stream.asked["gpm"]
+
+
+async def test_the_end_of_the_dashboard_completes_a_recording() -> None:
+    stream = PreparedStream(streams.inventory(1), streams.sample(1))
+    async with settled(GputopApp(stream)) as (_, pilot):
+        await begun(pilot)
+    assert "recording" not in {thread.name for thread in threading.enumerate()}
 
 
 async def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
