@@ -46,6 +46,7 @@ from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import Help
 from gputop.ui.shell.tabs import Tabs
 from gputop.ui.telemetry import Telemetry
+from gputop.ui.trouble import stream_trouble
 from tests.sessions import EVENTS, RESULT, PreparedSession
 from tests.streams import (
     NOW,
@@ -406,6 +407,11 @@ def test_silence_is_noticed_one_interval_before_it_is_a_fault() -> None:
     begin = silence_limit(2.0) - 2.0
     for times[0], silent in ((begin - 0.1, None), (begin + 0.1, begin + 0.1)):
         assert telemetry.silent_seconds == silent
+    telemetry.receive(Interruption(Problem("a", "it was killed", "b")))
+    for times[0], what in ((0.9, "The sampler stopped"), (1.0, "No data for 1 s")):
+        trouble = stream_trouble(telemetry)
+        assert trouble
+        assert trouble.what == f"{what}: it was killed. Restarting the sampler"
 
 
 async def test_the_selection_stays_when_a_device_says_who_it_is() -> None:

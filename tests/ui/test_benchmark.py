@@ -216,7 +216,7 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
     monkeypatch.setattr(store, "forget", forgotten.append)
     async with settled(app_with(inventory(1), sample(1, []))) as (app, pilot):
         await pilot.press("2", "enter")
-        assert "TFLOP/s over time" in shown(pilot, ThroughputChart)
+        assert shown(pilot, ThroughputChart).startswith(" TFLOP/s over time")
         assert "power      690/700 W" in shown(pilot, ThroughputChart), "its readings, too"
         assert "Done: bfloat16" in shown(pilot, TitleView)
         await pilot.press("down", "enter")

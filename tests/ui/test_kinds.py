@@ -115,6 +115,8 @@ def test_a_table_narrows_its_gaps_then_its_names() -> None:
         20: "twenty char…   0.300",
         19: "twenty char…   0.3…",
     }
+    made = TextTable(made.lines, best=frozenset({(1, 1)}), spoiled=frozenset({(1, 0)}))
+    assert [span.style for span in table_rows(made, 28)[1] if span.text.strip()] == [FAULT, GOOD]
 
 
 def test_a_legend_has_the_names_that_fit() -> None:
@@ -308,6 +310,10 @@ def test_a_cpu_beside_a_gpu_has_a_line_that_can_be_seen() -> None:
     rows = chart(made, 120, 24)
     assert {"0.3", "100"} & {row.split("┤")[0].strip() for row in texts(rows)} == {"100"}
     assert dotted(rows, COLOURS[1]) > 2
+    assert [row.split()[:3:2] for row in texts(table(made))[1:3]] == [
+        ["GPU", "H100"],
+        ["CPU", "EPYC"],
+    ]
     assert made.slow_devices() == {}, "a CPU is not compared with a GPU"
 
 

@@ -183,6 +183,7 @@ async def test_no_process_of_a_recording_is_read_or_signalled(
         pilot.app.query_one(ProcessesTab).action_signal()
         await pilot.press("enter")
         page = pilot.app.screen.query_one(ProcessPage)
+        assert "Enter GPU" in shown(pilot, Footer)
         assert "this is a recording" in shown(pilot, ProcessDetailsView)
         page.action_signal()
         await settle(pilot)
