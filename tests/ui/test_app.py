@@ -1,4 +1,5 @@
 import dataclasses
+import gc
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from textual.widgets._toast import Toast
 from gputop.agent.device import DeviceState
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Event, Sample, Source
+from gputop.agent.times import silence_limit
 from gputop.bench.events import Done, Result, RunLimit
 from gputop.bench.results import store
 from gputop.bench.run import simulation
@@ -37,6 +39,7 @@ from gputop.ui.shell.events import EventWatch, Notice
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import Help
 from gputop.ui.telemetry import Telemetry
+from gputop.ui.trouble import stream_trouble
 from tests.sessions import EVENTS, RESULT, PreparedSession
 from tests.streams import (
     NOW,
@@ -119,10 +122,13 @@ async def test_foreign_text_is_inert() -> None:
         assert "␛]0;h␇" in shown(pilot, Header)
 
 
-async def test_help_names_every_key() -> None:
+@pytest.mark.parametrize("readonly", [False, True])
+async def test_help_names_every_key(*, readonly: bool) -> None:
+    """Those of a replay, of several hosts and of a training are listed where there is one."""
     elsewhere = [a for a in ACTIONS if a.tabs in (HOSTS, TRAINING) or a.id == "tab.training"]
+    elsewhere += [a for a in ACTIONS if a.name == "signal" and readonly]
     here = [a for a in ACTIONS if a.when != "replay" and a not in elsewhere]
-    app = app_with(inventory(1), sample(1))
+    app = app_with(inventory(1), sample(1), settings=Settings(readonly=readonly))
     async with settled(app, (100, 60)) as (_, pilot):
         for opens, closes in (("question_mark", "escape"), ("h", "h")):
             await pilot.press(opens)
@@ -161,7 +167,10 @@ async def test_a_bug_ends_with_a_line_and_with_its_traceback_on_request(
 
 async def test_escape_never_quits_and_q_does() -> None:
     stream = PreparedStream(inventory(1), sample(1))
+    gc.disable()  # as while modules are imported
     async with settled(GputopApp(stream), (80, 24)) as (app, pilot):
+        assert gc.isenabled()
+        assert gc.get_freeze_count()
         await pilot.press("escape", "2", "escape", "escape")
         assert app.is_running
         assert app.query_one(ContentSwitcher).current == "monitor"
@@ -170,12 +179,26 @@ async def test_escape_never_quits_and_q_does() -> None:
     assert stream.closed
 
 
+LAYOUTS = {
+    (5, 3): "-tiny -flat",
+    (39, 11): "-tiny -flat",
+    (40, 12): "-narrow -low",
+    (120, 38): "-roomy -tall",
+    (150, 37): "-wide -short",
+    (300, 100): "-widest -tall",
+    (200, 60): "-widest -tall",
+    (80, 24): "-medium -short",
+    (70, 20): "-medium -short",
+}
+
+
 async def test_any_size_of_terminal_is_survived() -> None:
     async with settled(app_with(inventory(3), sample(3)), (1, 1)) as (app, pilot):
         app._resize_timer = app.set_timer(3600, lambda: None)  # one that Textual dropped
-        for size in ((5, 3), (19, 4), (300, 100), (80, 24)):
+        for size, classes in LAYOUTS.items():
             await pilot.press("2", "3", "1")
             await resize(pilot, *size)
+            assert set(classes.split()) <= app.screen.classes, size
         assert "H100" in shown(pilot, DevicesView)
         await pilot.press("enter")
         for width in (69, 70):
@@ -309,11 +332,27 @@ async def test_a_driver_that_takes_its_time_is_waited_for_with_a_number_and_a_hi
 ) -> None:
     async with settled(app_with(inventory(**STARTING), sample()), (80, 24)) as (app, pilot):
         telemetry = dashboard_of(app).telemetry
-        for seconds, waiting in ((0, "Waiting"), (5, "Waiting for 5 s")):
+        for seconds, waiting in ((1.9, "Waiting"), (2.0, "Waiting for 2 s")):
             monkeypatch.setattr(telemetry, "_clock", lambda s=seconds: telemetry.began_at + s)
             dashboard_of(app).show()
             assert f"{waiting} for the NVIDIA driver to answer." in shown(pilot, HostView)
-            assert ("Xid in `dmesg`" in shown(pilot, HostView)) == (seconds > 0)
+            assert ("Xid in `dmesg`" in shown(pilot, HostView)) == (seconds == 2.0)
+
+
+@pytest.mark.usefixtures("counts_silence")
+def test_silence_is_noticed_one_interval_before_it_is_a_fault() -> None:
+    times = [0.0]
+    telemetry = Telemetry(lambda: times[0])
+    telemetry.receive(inventory(1, interval_seconds=2.0))
+    telemetry.receive(sample(1))
+    begin = silence_limit(2.0) - 2.0
+    for times[0], silent in ((begin - 0.1, None), (begin + 0.1, begin + 0.1)):
+        assert telemetry.silent_seconds == silent
+    telemetry.receive(Interruption(Problem("a", "it was killed", "b")))
+    for times[0], what in ((0.9, "The sampler stopped"), (1.0, "No data for 1 s")):
+        trouble = stream_trouble(telemetry)
+        assert trouble
+        assert trouble.what == f"{what}: it was killed. Restarting the sampler"
 
 
 # A paused picture: what goes on behind it, and how it catches up.

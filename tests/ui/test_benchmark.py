@@ -1,7 +1,9 @@
 import asyncio
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.events import MouseScrollDown, MouseScrollUp
@@ -14,8 +16,10 @@ from gputop.agent.snapshot import Source
 from gputop.bench.events import Result, Verdict, VerdictPart
 from gputop.bench.plan.kinds import CHECK
 from gputop.bench.results import store
+from gputop.bench.run.run import Run
 from gputop.ui.benchmark.device_choice import ALL
 from gputop.ui.benchmark.form import Form
+from gputop.ui.benchmark.kept_checks import check_result
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
@@ -37,6 +41,7 @@ from tests.ui.pilots import (
     lines,
     noted,
     open_form,
+    resize,
     settle,
     settled,
     shown,
@@ -68,13 +73,27 @@ def test_every_row_has_the_width(width: int) -> None:
     assert all(text.isprintable() for text in texts(rows))
 
 
-def test_more_width_is_more_columns() -> None:
-    heads = {width: texts(view(BASE).draw(width, 5))[0] for width in (60, 80, 120, 200)}
-    assert heads[60].split() == ["WHEN", "DEVICE", "KIND", "TFLOP/s", "VERDICT"]
-    assert {"TYPE", "SIZE"} <= set(heads[80].split())
-    assert {"DROOP", "TIME"} <= set(heads[120].split())
-    assert "OF PEAK" in heads[120]
-    assert {"POWER", "TORCH", "DRIVER"} <= set(heads[200].split())
+def test_more_width_is_more_columns(snapshot: Any) -> None:
+    made = view(BASE, RESULT, table("copy", COPY))
+    rows = [row for width in (60, 80, 120, 160, 200) for row in made.draw(width, 5)]
+    assert "\n".join(text.rstrip() for text in texts(rows)) == snapshot
+
+
+def test_a_reason_takes_at_most_two_rows_of_the_list() -> None:
+    made = view(BASE, RESULT)
+    assert made.wanted == 3
+    made.show(made.results, "It is not kept. " * 20)
+    assert made.wanted == 5
+    assert [len(made.draw(60, height)) for height in (9, 3)] == [5, 4]
+
+
+def test_a_check_has_the_figures_of_its_soak_and_the_sum_of_its_times() -> None:
+    soaked, copied = parts()
+    made = check_result([replace(copied, wrong_elements=2), soaked])
+    assert (made.kind, made.seconds, made.tflops_mean, made.started_at) == (CHECK, 120, 700, AT)
+    assert (made.wrong_elements, made.verdict) == (2, copied.verdict)
+    assert check_result([copied, soaked]).verdict == soaked.verdict
+    assert check_result([copied]).points == ()
 
 
 def style_of(row: Row, text: str) -> object:
@@ -137,6 +156,28 @@ async def test_keys_and_the_wheel_look_through_them_and_a_new_one_is_selected(
         assert selected(pilot) == shown(pilot, ResultsView).splitlines()[1]
 
 
+async def test_chart_readout_and_results_share_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "recent", lambda *_: many(30))
+    found: dict[str, list[list[int]]] = {}
+    async with settled(app_with(inventory(2), sample(2, [])), (80, 24)) as (app, pilot):
+        await open_form(pilot)
+        tab = app.query_one(BenchmarkTab)
+        runs = {"none": None, "one": Run.of(gpu_run(60.0, 45.0)), "two": together.group(2)}
+        views = [app.query_one(each) for each in (ThroughputChart, ReadoutView, ResultsView)]
+        for name, run in runs.items():
+            tab._show_run(run)
+            tab._redraw_run()
+            found[name] = []
+            for height in (24, 14, 18, 40, 60, 24):
+                await resize(pilot, 80, height)
+                found[name].append([each.size.height * each.display for each in views])
+    assert found == {
+        "none": [[11, 0, 5], [6, 0, 5], [6, 0, 5], [12, 0, 20], [21, 0, 31], [11, 0, 5]],
+        "one": [[9, 5, 2], [6, 5, 0], [7, 5, 0], [16, 7, 9], [31, 7, 14], [9, 5, 2]],
+        "two": [[9, 5, 2], [6, 4, 0], [7, 5, 0], [16, 7, 9], [31, 7, 14], [9, 5, 2]],
+    }
+
+
 async def test_a_result_is_drawn_again_compared_and_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -151,12 +192,15 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
     monkeypatch.setattr(store, "forget", forgotten.append)
     async with settled(app_with(inventory(1), sample(1, []))) as (app, pilot):
         await pilot.press("2", "enter")
-        assert "TFLOP/s over time" in shown(pilot, ThroughputChart)
+        assert shown(pilot, ThroughputChart).startswith(" TFLOP/s over time")
         assert "power      690/700 W" in shown(pilot, ThroughputChart), "its readings, too"
         assert "Done: bfloat16" in shown(pilot, TitleView)
         await pilot.press("down", "enter")
         assert "no curve of this run" in shown(pilot, ThroughputChart)
-        await pilot.press("d", "d", "d", "down", "d")
+        row = selected(pilot)
+        await pilot.press("d", "d", "d")
+        assert f"={row[1:]}" in shown(pilot, ResultsView).splitlines()
+        await pilot.press("down", "d")
         assert re.search(r"TFLOP/s +802 +803 ", text_of(lines(app)))
         await pilot.press("escape", "delete", "n")
         assert forgotten == []
@@ -164,18 +208,24 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
         assert forgotten == [results[2]]
         assert len(app.query_one(ResultsView).results) == 3
         assert " 801 " in selected(pilot)
+        monkeypatch.setattr(store, "curves_of", refused)
+        await pilot.press("enter")
+        assert noted(app).startswith("Not drawn: The file cannot be used")
+
+
+def refused(*_: object) -> list[Result]:
+    raise ProblemError(Problem("The file cannot be used", "it is <newer>\x1b[2J", "Upgrade"))
 
 
 async def test_a_file_that_cannot_be_read_is_said_and_runs_go_on(
     monkeypatch: pytest.MonkeyPatch, session: type[PreparedSession]
 ) -> None:
-    def refused(*_: object) -> list[Result]:
-        raise ProblemError(Problem("The file cannot be used", "it is <newer>\x1b[2J", "Upgrade"))
-
     monkeypatch.setattr(store, "recent", refused)
     monkeypatch.setattr(store, "append", refused)
-    async with settled(app_with(inventory(1), sample(1, [])), (100, 30)) as (_, pilot):
+    async with settled(app_with(inventory(1), sample(1, [])), (100, 30)) as (app, pilot):
         await open_form(pilot)
+        await pilot.press("e")
+        assert noted(app) == "There is no result to report"
         text = shown(pilot, ResultsView)
         assert "The file cannot be used: it is <newer>␛[2J. Upgrade" in text
         assert "No results yet" in text
@@ -217,23 +267,26 @@ async def test_the_parts_of_a_check_are_one_row_that_unfolds_and_has_a_report(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(store, "recent", lambda *_: [*parts(), soak(800.0, ago=9.0)])
+    monkeypatch.setattr(store, "recent", lambda *_: [*parts(), *many(30)])
     monkeypatch.setattr(store, "curves_of", lambda _: None)
     async with settled(app_with(inventory(1), sample(1, []))) as (app, pilot):
         await pilot.press("2")
-        rows = shown(pilot, ResultsView).splitlines()[1:]
-        assert len(rows) == 2
-        assert "▸" in rows[0]
-        assert rows[0].endswith("DEGRADED")
+        _, first, second, *_ = shown(pilot, ResultsView).splitlines()
+        assert "▸" in first
+        assert first.endswith("DEGRADED")
+        assert " 830 " in second
         await pilot.press("enter")
-        assert len(shown(pilot, ResultsView).splitlines()) == 5
+        assert shown(pilot, ResultsView).splitlines()[4] == second
         assert "Too hot." in shown(pilot, ThroughputChart)
         await pilot.press("e")
         path = only_file(tmp_path)
         assert str(path) in noted(app)
         assert "Too hot." in path.read_text()
         await pilot.press("enter")
-        assert len(shown(pilot, ResultsView).splitlines()) == 3
+        assert shown(pilot, ResultsView).splitlines()[2] == second
+        shutil.rmtree(tmp_path)
+        await pilot.press("e")
+        assert "No such file or directory" in noted(app)
 
 
 async def test_q_keeps_what_was_measured(
@@ -297,18 +350,21 @@ async def test_all_begin_together_and_each_has_a_row_and_a_result(
 
 async def test_x_stops_all(scripted: type[Scripted], kept: list[Result]) -> None:
     scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
-    async with settled(quiet(3), (80, 24)) as (_, pilot):
+    async with settled(quiet(3), (80, 24)) as (app, pilot):
         await started(pilot)
         await until(pilot, lambda: states(pilot, 3) == ["running"] * 3)
         assert shown(pilot, TitleView).startswith(" Running: bfloat16")
         assert "x Stop" in shown(pilot, Footer)
         await pilot.press("b")
         assert len(scripted.requests) == 3, "no second one"
+        assert noted(app) == "A stress test is running: x stops it"
         await pilot.press("x")
         await ended(pilot)
         assert states(pilot, 3) == ["stopped"] * 3
         assert shown(pilot, TitleView).startswith(" Stopped: bfloat16")
         assert "x Stop" not in shown(pilot, Footer)
+        await pilot.press("x")
+        assert noted(app) == "No stress test is running: b starts one"
     assert [each.stopped for each in kept] == ["user"] * 3
 
 

@@ -1,4 +1,5 @@
 import re
+from typing import Any
 
 import pytest
 
@@ -6,6 +7,7 @@ from gputop.bench.events import Progress
 from gputop.bench.plan import target_choice
 from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.run import Run
+from gputop.ui.benchmark.device_strips import TimeAxis, device_rows
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.cells import text_of
 from gputop.ui.drawing.charts import GUTTER
@@ -63,6 +65,16 @@ def test_the_plot_keeps_its_room_at_any_height() -> None:
         assert max(map(len, rows)) <= width
         axis = next(n for n, row in enumerate(rows) if "└" in row)
         assert axis >= min(height, 7) - 2
+
+
+def test_what_is_kept_at_each_height(snapshot: Any) -> None:
+    found = []
+    for run in (gpu_run(60.0, 42.0, ended=True), cpu_run(60.0, 30.0)):
+        for height in (1, 2, 5, 9):
+            rows = [text_of(row) for row in device_rows(run, TimeAxis(60.0, 20), height)]
+            assert len(rows) == height
+            found += [*(row.rstrip() for row in rows), "--"]
+    assert "\n".join(found) == snapshot
 
 
 def test_a_cpu_has_no_power_and_no_reasons() -> None:

@@ -286,6 +286,7 @@ def test_of_a_divided_gpu_all_are_its_instances() -> None:
     made.offer(target_choice.targets(divided(), seen()), target_choice.gpus_in_mig_mode(divided()))
     made.choose(ALL)
     assert numbers(made) == ["0", "3:0", "3:1", "3:3"]
+    assert labels_of(made)[1] == "3:0 MIG 3g.20gb, A100-SXM4-40GB"
     assert instance(1).uuid in {key for _, key in made.options("soak")}
     assert WHOLE.uuid not in {key for _, key in made.options("soak")}
     assert "MIG is on" in made.why_not(WHOLE.uuid)

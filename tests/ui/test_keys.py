@@ -1,3 +1,6 @@
+"""Keys, clicks and notes: which act where, and in which order."""
+
+import asyncio
 import dataclasses
 import re
 from collections.abc import Callable
@@ -11,6 +14,7 @@ from textual.widgets import Footer, OptionList
 from gputop import settings
 from gputop.agent.snapshot import DriverState
 from gputop.settings import THEMES, Settings
+from gputop.ui.device.why_page import WhyPage
 from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.monitor.device_list import DevicesView
@@ -62,6 +66,10 @@ async def test_a_click_on_a_tab_opens_it_and_on_a_key_presses_it() -> None:
         await pilot.click(Header, offset=(" gputop  1 Monitor  2".index("2"), 0))
         await settle(pilot)
         assert shown(pilot, Header).startswith(" gputop  1  2 Benchmark  3  ")
+        await pilot.press("1")
+        await pilot.click(Header, offset=(" gputop  1".index("1"), 1))
+        await settle(pilot)
+        assert app.query_one(WhyPage).display, "the status leads to the findings"
         await pilot.press("1")
         assert "b Stress test" in shown(pilot, Footer)
         await pilot.press("enter")
@@ -170,10 +178,11 @@ def test_keys_of_others_do_nothing_only_where_their_table_has_a_dash() -> None:
 
 async def test_plus_samples_more_often_and_minus_less() -> None:
     stream = PreparedStream(inventory(1), sample(1))
-    async with settled(GputopApp(stream), (80, 24)) as (_, pilot):
+    async with settled(GputopApp(stream), (80, 24)) as (app, pilot):
         for key, seconds in (("plus", 0.5), ("equals_sign", 0.25), ("minus", 0.5), ("minus", 1.0)):
             await pilot.press(key)
             assert stream.asked["interval"] == seconds
+            assert noted(app) == f"A sample every {seconds:g} s"
 
 
 async def test_u_lists_what_the_user_of_the_selected_process_runs() -> None:
@@ -238,6 +247,8 @@ async def test_every_setting_has_a_line() -> None:
         await pilot.click(OptionList, offset=(5, 3))
         await settle(pilot)
         assert not app.settings.bell
+        await pilot.press("f2")
+        assert app.screen is app.first
 
 
 # A key that does nothing says what would.
@@ -291,3 +302,5 @@ async def test_a_record_that_cannot_be_shown_is_said_and_the_next_one_is_drawn(
         assert noted(app) == "ValueError: could not convert string to float: 'gone'"
         await send(pilot, stream, dataclasses.replace(inventory(2), hostname="after"), sample(2))
         assert "after" in shown(pilot, Header)
+        dashboard_of(app).run_worker(asyncio.to_thread(float, "lost"), exit_on_error=False)
+        await until(pilot, lambda: noted(app).endswith("'lost'"))

@@ -3,6 +3,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,10 +44,10 @@ from gputop.ui.drawing.look import (
 from gputop.ui.drawing.palette import ROLES
 from gputop.ui.monitor.layout import Density
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.terminal_input import BackgroundAnswered
+from gputop.ui.terminal_input import QUESTION, BackgroundAnswered
 from tests.sessions import PreparedSession
 from tests.streams import NO_DRIVER, PreparedStream, inventory, lost, process, readings, sample
-from tests.ui.pilots import app_with, lines, noted, settle, settled, text_of
+from tests.ui.pilots import app_with, lines, noted, resize, settle, settled, text_of
 
 AWAY = (DeviceState.LOST, DeviceState.NOT_RESPONDING, DeviceState.NEEDS_RESET)
 
@@ -392,6 +393,21 @@ async def test_the_theme_goes_by_the_background_that_the_terminal_has_in_time() 
             app.post_message(BackgroundAnswered(is_light=is_light))
             await settle(pilot)
             assert app.look.theme is theme
+
+
+@pytest.mark.parametrize(("colours", "asked"), [(17, True), (16, False)])
+async def test_a_terminal_of_more_than_16_colours_is_asked_for_its_background(
+    monkeypatch: pytest.MonkeyPatch, *, colours: int, asked: bool
+) -> None:
+    written: list[str] = []
+    app = app_with(inventory(1), sample(1), terminal=Terminal(colours))
+    painted = SimpleNamespace(write=written.append, repaint=lambda: written.append("all"))
+    monkeypatch.setattr(app, "terminal", painted)
+    async with settled(app) as (_, pilot):
+        assert (QUESTION in written) == (app._ask_until > 0) == asked
+        written.clear()
+        await resize(pilot, 80, 24)
+        assert written == ["all"]
 
 
 # ASCII, cell for cell: nothing moves, and charts keep their heights.

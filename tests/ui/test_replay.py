@@ -18,6 +18,7 @@ from gputop.recording.replay import Replay
 from gputop.recording.writer import OutputError
 from gputop.stream.child import Interruption
 from gputop.ui.device.screen import DevicePage
+from gputop.ui.drawing.cells import text_of
 from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.signal_dialog import SendSignal
@@ -140,6 +141,9 @@ async def test_the_bar_says_where_it_is_damaged(tmp_path: Path) -> None:
         assert shown(pilot, ReplayBar).endswith(text)
         await resize(pilot, 80, 24)
         assert shown(pilot, ReplayBar).endswith("─  damaged at line 6")
+        bar = pilot.app.query_one(ReplayBar)
+        rows = [text_of(bar.draw(width, 1)[0]) for width in (75, 76, 100, 101, 110)]
+        assert [row.count("─") for row in rows] == [0, 8, 32, 0, 8]
 
 
 async def test_the_end_is_said(tmp_path: Path) -> None:
@@ -148,7 +152,9 @@ async def test_the_end_is_said(tmp_path: Path) -> None:
         await until(pilot, lambda: replay.ended)
         replay.turn(1000)
         pilot.app._tick()  # type: ignore[attr-defined]
+        await settle(pilot)
         assert " end " in shown(pilot, ReplayBar)
+        assert "Space Play" in shown(pilot, Footer)
         assert "No data" not in shown(pilot, Header)
         await pilot.press("space")
         assert replay.position == 0
@@ -171,6 +177,7 @@ async def test_no_process_of_a_recording_is_read_or_signalled(
         pilot.app.query_one(ProcessesTab).action_signal()
         await pilot.press("enter")
         page = pilot.app.screen.query_one(ProcessPage)
+        assert "Enter GPU" in shown(pilot, Footer)
         assert "this is a recording" in shown(pilot, ProcessDetailsView)
         page.action_signal()
         await settle(pilot)
@@ -271,6 +278,13 @@ async def test_gpm_is_sampled_while_it_is_recorded() -> None:
         assert stream.asked["gpm"]
         await pilot.press("r")
         assert not stream.asked["gpm"]
+
+
+async def test_the_end_of_the_dashboard_completes_a_recording() -> None:
+    stream = PreparedStream(streams.inventory(1), streams.sample(1))
+    async with settled(GputopApp(stream)) as (_, pilot):
+        await begun(pilot)
+    assert "recording" not in {thread.name for thread in threading.enumerate()}
 
 
 async def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:

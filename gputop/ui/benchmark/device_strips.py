@@ -55,7 +55,7 @@ def device_rows(
     most_reasons = 0
     if read.target.uuid is not None and height > 1:
         most_reasons = min(MOST_REASONS, max(1, height // 3))
-    room = max(0, height - most_reasons)
+    room = height - most_reasons
     charts = _charts(run, axis)[:room]
     rows: list[Row] = []
     for chart in charts:

@@ -38,7 +38,7 @@ def check_result(parts: Sequence[Result]) -> Result:
         shown,
         kind=CHECK,
         points=(),
-        started_at=parts[0].check_started_at or parts[0].started_at,
+        started_at=shown.check_started_at or shown.started_at,
         seconds=sum(each.seconds for each in parts),
         wrong_elements=sum(each.wrong_elements for each in parts),
         stopped=gravest.stopped,
@@ -62,7 +62,7 @@ def check_of(
         seconds = max(run.request.seconds for run in runs)
         ended.append(part_result(PartResult(name, seconds), runs))
     devices = "; ".join(dict.fromkeys(each.device for each in parts))
-    started_at = parts[0].check_started_at or parts[0].started_at
+    started_at = check_result(parts).started_at
     method = {"devices": devices}
     return CheckResult(
         DEFAULT_LEVEL, started_at, method, len(ended), tuple(ended)

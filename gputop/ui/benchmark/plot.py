@@ -211,7 +211,7 @@ def thin_out(
     most: int,
 ) -> list[tuple[float, float]]:
     """Return at most `most` points, each the mean of its neighbours."""
-    together = max(1, -(-len(points) // max(1, most)))
+    together = max(1, -(-len(points) // most))
     thinned = []
     for n in range(0, len(points), together):
         xs, ys = zip(*points[n : n + together], strict=True)

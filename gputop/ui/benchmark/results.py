@@ -122,7 +122,7 @@ class ResultsView(ListView[Line]):
         self._list()
         if fresh:
             self.state.select(0)
-            self.redraw()
+        self.redraw()
 
     def add(self, new: Sequence[Result], problem: str | None) -> None:
         """Add new results at the top. Results that are already listed stay in place."""
@@ -148,7 +148,6 @@ class ResultsView(ListView[Line]):
                 if started_at in self._unfolded:
                     lines += [Line(part, within=True) for part in parts]
         self.state.fill(lines)
-        self.redraw()
 
     @property
     def wanted(self) -> int:
@@ -163,6 +162,7 @@ class ResultsView(ListView[Line]):
         if line.parts:
             self._unfolded ^= {line.result.started_at}
             self._list()
+            self.redraw()
         self.post_message(self.Chosen(line))
 
     def action_compare(self) -> None:

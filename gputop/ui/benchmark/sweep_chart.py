@@ -108,7 +108,7 @@ def _size_axis(
 ) -> plots.PlotAxis:
     """Return an axis of powers of two, labelled by N."""
     first, last = math.floor(low), max(math.floor(low) + 1, math.ceil(high))
-    step = max(1, math.ceil((last - first) / max(1, width // 9)))
+    step = math.ceil((last - first) / (width // 9))
     ticks = tuple(
         (power, f"{2**power}") for power in range(first, last + 1, step)
     )

@@ -27,14 +27,7 @@ from gputop.ui.shell.actions import Action, key_name
 if TYPE_CHECKING:
     from gputop.ui.shell.app import GputopApp
 
-RANKS = {
-    "help": 0,
-    "quit": 1,
-    "back": 2,
-    "bench.stop": 3,
-    "bench.start": 4,
-    "why": 5,
-}
+FIRST = ("help", "quit", "back", "bench.stop", "bench.start", "why")
 """Actions that come first in the footer, which may have no room for the others."""
 EVERYWHERE = ("tab", "shift+tab", "ctrl+p", "ctrl+l", "f10", "ctrl+c")
 """Keys that a field uses in the same way."""
@@ -89,7 +82,7 @@ class ActionScreen(Screen[None]):
 
     def order(self, action: Action) -> int:
         """Return the sort key of an action in the footer."""
-        return RANKS.get(action.id, len(RANKS))
+        return FIRST.index(action.id) if action.id in FIRST else len(FIRST)
 
     def action_for(self, key: str) -> Action | None:
         """Return the action of a key here."""
