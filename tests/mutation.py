@@ -48,6 +48,7 @@ COPIED = ("gputop", "tests", "docs", "man", "deploy", "screenshots", ".ci")
 FILES = ("*.md", "*.toml", "*.txt", "*.py", "LICENSE")
 ELSEWHERE = {
     "gputop/bench/worker": ("tests/bench/test_cuda_kinds.py", "tests/bench/test_worker.py"),
+    "gputop/commands": ("tests/test_reference.py",),
     "gputop/commands/bench.py": ("tests/bench/test_command.py",),
     "gputop/commands/bench_check.py": ("tests/bench/test_check.py",),
     "gputop/commands/bench_history.py": ("tests/bench/test_history.py",),
