@@ -48,6 +48,8 @@ COPIED = ("gputop", "tests", "docs", "man", "deploy", "screenshots", ".ci")
 FILES = ("*.md", "*.toml", "*.txt", "*.py", "LICENSE")
 ELSEWHERE = {
     "gputop/bench/worker": ("tests/bench/test_cuda_kinds.py", "tests/bench/test_worker.py"),
+    "gputop/agent/sender.py": ("tests/faults/test_kills.py",),
+    "gputop/cli.py": ("tests/e2e/test_terminals.py",),
     "gputop/commands": ("tests/test_reference.py",),
     "gputop/commands/bench.py": ("tests/bench/test_command.py",),
     "gputop/commands/bench_check.py": ("tests/bench/test_check.py",),
@@ -61,6 +63,8 @@ ELSEWHERE = {
         "tests/faults/test_kills.py",
     ),
     "gputop/fleet/screens": ("tests/ui/test_fleet_screen.py",),
+    "gputop/output/why_page.py": ("tests/commands/test_why.py", "tests/health/test_why.py"),
+    "gputop/stream/crash_note.py": ("tests/commands/test_stream.py",),
 }
 """Tests of packages and modules that they do not import.
 

@@ -116,7 +116,9 @@ def test_a_device_that_hangs_holds_up_nothing(here: FakeDriver) -> None:
     assert each.sample.devices[0].state is gputop.DeviceState.OK
 
 
-def test_an_asynchronous_loop() -> None:
+def test_an_asynchronous_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "ANSWER_SECONDS", 1e6)  # it is not waited for
+
     async def follow() -> list[float]:
         with gputop.snapshots(0.25, demo=True) as stream:
             times = []
@@ -127,6 +129,7 @@ def test_an_asynchronous_loop() -> None:
         return times
 
     times = asyncio.run(follow())
+    assert samplers() == []
     assert times == sorted(set(times))
     assert len(times) == 3
 
