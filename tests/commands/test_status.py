@@ -181,6 +181,7 @@ def test_watching_in_place(end: str | signal.Signals, driver: FakeDriver) -> Non
             terminal.kill(end)
         assert terminal.wait(BOUND) == (0 if isinstance(end, str) else -end)
         assert SHOW_CURSOR in terminal.modes
+        assert (b"^C\r\n" in terminal.raw) is isinstance(end, str)
         terminal.wait_until_gone()
 
 
