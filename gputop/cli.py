@@ -117,7 +117,7 @@ def _check_config(named: str) -> None:
     try:
         file.stat()
     except OSError as error:
-        what = f"the settings file {visible(str(file), 200)}"
+        what = f"the settings file {visible(str(file))}"
         fail(
             f"{what}: {error.strerror}. Correct --config, or leave it out.",
             USAGE,
@@ -142,7 +142,7 @@ def dashboard(
     colours = os.environ.get("TEXTUAL_COLOR_SYSTEM", "auto")
     if colours not in COLOUR_SYSTEMS:
         fail(
-            f"TEXTUAL_COLOR_SYSTEM={visible(colours, 40)} is not known. Unset it, or give one of "
+            f"TEXTUAL_COLOR_SYSTEM={visible(colours)} is not known. Unset it, or give one of "
             f"{', '.join(COLOUR_SYSTEMS)}.",
             USAGE,
         )

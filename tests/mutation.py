@@ -49,6 +49,9 @@ FILES = ("*.md", "*.toml", "*.txt", "*.py", "LICENSE")
 ELSEWHERE = {
     "gputop/bench/run": ("tests/ui/test_benchmark.py", "tests/ui/test_kinds.py"),
     "gputop/bench/worker": ("tests/bench/test_cuda_kinds.py", "tests/bench/test_worker.py"),
+    "gputop/agent/sender.py": ("tests/faults/test_kills.py",),
+    "gputop/cli.py": ("tests/e2e/test_terminals.py",),
+    "gputop/commands": ("tests/test_reference.py",),
     "gputop/commands/bench.py": ("tests/bench/test_command.py",),
     "gputop/commands/bench_check.py": ("tests/bench/test_check.py",),
     "gputop/commands/bench_history.py": ("tests/bench/test_history.py",),
@@ -62,6 +65,8 @@ ELSEWHERE = {
     ),
     "gputop/fleet/screens": ("tests/ui/test_fleet_screen.py",),
     "gputop/output": ("tests/commands/test_status.py", "tests/commands/test_why.py"),
+    "gputop/output/why_page.py": ("tests/commands/test_why.py", "tests/health/test_why.py"),
+    "gputop/stream/crash_note.py": ("tests/commands/test_stream.py",),
 }
 """Tests of packages and modules that they do not import.
 

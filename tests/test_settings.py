@@ -108,11 +108,13 @@ def test_a_value_that_cannot_be_is_said_and_the_rest_counts(
 
 
 def test_a_key_that_is_not_known_is_said(tmp_path: Path) -> None:
-    file = config(tmp_path, 'colour = "red"\n"\\u001b[31m" = 1\n[keys]\nq = "quit"\n')
+    file = config(
+        tmp_path, 'colour = "red"\n"\\u001b[31m" = 1\n[keys]\nq = "quit"\n[' + "k" * 130 + "]"
+    )
     found, problems = settings.load(file, NOTHING)
     assert found == DEFAULT
     lines = said(problems)
-    assert [line.split(" in ")[0] for line in lines] == ["colour", "␛[31m", "keys"]
+    assert [line.split(" in ")[0] for line in lines] == ["colour", "␛[31m", "keys", "k" * 120]
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ SEED = 8
 DEVICES = 8
 TOTAL_BYTES = 81_559 * MIB
 RESERVED_BYTES = 624 * MIB
+OTHER_BYTES = 530 * MIB
+"""Memory in use that belongs to no process."""
 IDLE_WATTS, LIMIT_WATTS = 71.0, 700.0
 CHECKPOINT_EVERY_SECONDS, CHECKPOINT_SECONDS = 90.0, 6.0
 HOT_DEVICE, STARVED_DEVICE, NOTEBOOK_DEVICE = 5, 6, 7
@@ -202,14 +204,11 @@ class SimulatedReader:
             else 71_300 + 37 * self.index
         ) * MIB
         processes = [
-            self._process(FIRST_PID, used - 530 * MIB, 0 if load else busy)
+            self._process(FIRST_PID, used - OTHER_BYTES, 0 if load else busy)
         ]
         if load:
             used += STRESS_BYTES
             processes.append(self._process(STRESS_PID, STRESS_BYTES, busy))
-        attributed = sum(
-            process.memory_used_bytes or 0 for process in processes
-        )
         per_link = busy * 190_000_000 // 99
         # The job of this device uses no other device.
         if self.index == STARVED_DEVICE:
@@ -219,7 +218,7 @@ class SimulatedReader:
             age_seconds=0.0,
             gpu_utilization_percent=busy,
             gpu_utilization_samples_percent=samples,
-            gpu_utilization_samples_seconds=round(SAMPLE_SECONDS, 3),
+            gpu_utilization_samples_seconds=SAMPLE_SECONDS,
             memory_utilization_percent=round(busy * 0.46),
             **ZERO_READINGS,
             **(self._gpm(busy) if gpm else {}),
@@ -227,8 +226,8 @@ class SimulatedReader:
             memory_total_bytes=TOTAL_BYTES,
             memory_free_bytes=TOTAL_BYTES - RESERVED_BYTES - used,
             memory_reserved_bytes=RESERVED_BYTES,
-            memory_attributed_bytes=attributed,
-            memory_unattributed_bytes=used - attributed,
+            memory_attributed_bytes=used - OTHER_BYTES,
+            memory_unattributed_bytes=OTHER_BYTES,
             bar1_used_bytes=2 * MIB,
             temperature_celsius=round(self._temperature),
             temperature_margin_celsius=SLOWDOWN_CELSIUS
@@ -242,13 +241,11 @@ class SimulatedReader:
             power_limit_requested_watts=LIMIT_WATTS,
             sm_clock_mhz=clock - clock % 15,
             graphics_clock_mhz=clock - clock % 15,
-            memory_clock_mhz=2619 if used > GIB else 1593,
+            memory_clock_mhz=2619,
             video_clock_mhz=1545 if busy else 345,
             performance_state=0,
             clock_event_reasons=reasons,
-            clock_event_seconds={
-                reason: round(held, 1) for reason, held in self._held.items()
-            },
+            clock_event_seconds=dict(self._held),
             pcie_generation=5,
             pcie_width=16,
             pcie_rx_bytes_per_second=busy * 3_100_000,
@@ -310,14 +307,12 @@ class SimulatedReader:
                 now % STARVED_EVERY_SECONDS
                 < STARVED_WORK * STARVED_EVERY_SECONDS
             )
-            return (
-                max(0, min(100, round(noise.gauss(97, 1.2)))) if works else 0
-            )
+            return min(100, round(noise.gauss(97, 1.2))) if works else 0
         into = now % CHECKPOINT_EVERY_SECONDS
         if into > CHECKPOINT_EVERY_SECONDS - CHECKPOINT_SECONDS:
             # Rank 0 writes the checkpoint, and the others wait.
             return 3 if self.index == 0 else 0
-        return max(0, min(100, round(noise.gauss(98, 1.2))))
+        return min(100, round(noise.gauss(98, 1.2)))
 
     def _process(
         self,

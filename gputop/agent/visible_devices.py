@@ -65,10 +65,12 @@ def seen(
         )
         if found is None:
             if value:
-                note = f"{VARIABLE} ends at {visible(entry, 80)!r}: {_no_such(gpus)}"
+                note = (
+                    f"{VARIABLE} ends at {visible(entry)!r}: {_no_such(gpus)}"
+                )
             break
         if found in chosen:
-            note = f"{VARIABLE} names {visible(entry, 80)!r} twice, so CUDA sees no device"
+            note = f"{VARIABLE} names {visible(entry)!r} twice, so CUDA sees no device"
             return Seen(frozenset(), note)
         chosen.append(found)
     if numbers and 0 < len(chosen) < len(gpus):
@@ -109,7 +111,7 @@ def _check_order(
                 f"{shown}: GPU {gpu.number} does not answer, and CUDA may not count it. "
                 "Name devices by their UUIDs"
             )
-    kinds = {visible(gpu.name, 80) for gpu in gpus if is_identified(gpu)}
+    kinds = {visible(gpu.name) for gpu in gpus if is_identified(gpu)}
     if len(kinds) > 1 and not by_bus:
         raise ValueError(
             f"{shown}: CUDA counts the fastest device first, "

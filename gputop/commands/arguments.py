@@ -73,7 +73,7 @@ def explain(
             return f"gputop has no {word}. Use {ELSEWHERE[word]}."
         choices = re.findall(r"[\w-]+", message.partition("(choose from")[2])
         for nearest in get_close_matches(
-            word, choices or known_options, 1, cutoff=0.75
+            word, choices or known_options, cutoff=0.75
         ):
             return f"{word} is unknown. Did you mean {nearest}?"
         if re.match("--?[a-z]", word):

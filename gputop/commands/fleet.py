@@ -93,7 +93,7 @@ def _print_once(arguments: argparse.Namespace, fleet: Fleet) -> int:
     if not fleet.gpus:
         of = ""
         if arguments.match:
-            of = f" with {visible(arguments.match, 200)}"
+            of = f" with {visible(arguments.match)}"
         fail(NO_GPUS.format(of, arguments.prometheus), COULD_NOT_RUN)
     return FINE
 

@@ -41,7 +41,7 @@ def parse_query(text: str) -> tuple[str, ...]:
 def _unknown(name: str) -> str:
     text = f"There is no column {name!r}."
     near = [known for known in COLUMNS if name and known.startswith(name)]
-    near = near or get_close_matches(name, COLUMNS, 1, cutoff=0.8)
+    near = near or get_close_matches(name, COLUMNS, cutoff=0.8)
     if near:
         text += f" Did you mean {near[0]}?"
     if "." in name:

@@ -111,10 +111,10 @@ def _add_finding(
     if finding.severity is Severity.FAULT:
         word = word.upper()
     texts: list[RenderableType] = [
-        Text(f"{_named(devices, gpus)}{visible(finding.line, 600)}")
+        Text(f"{_named(devices, gpus)}{visible(finding.line)}")
     ]
     if finding.remedy and finding.severity is not Severity.OK:
-        text = visible(fill_index(finding.remedy, devices), 600)
+        text = visible(fill_index(finding.remedy, devices))
         texts.append(pages.remedy(text))
     title = BY_NAME[finding.rule].title
     table.add_row("", Text.assemble((word, style)), title, Group(*texts))

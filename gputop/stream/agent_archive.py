@@ -61,7 +61,6 @@ from gputop.agent.__main__ import main
 main(sys.argv[1:] + ["--control"])
 """
 """Source that the bootstrap executes. Any Python compiles it, even 2.7, to report the version."""
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 MAIN = b"from gputop.agent.__main__ import main\n\nmain()\n"
@@ -83,7 +82,7 @@ def agent_archive(main: bytes | None = MAIN) -> bytes:
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w") as archive:
         for name in sorted(files):
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name])
+            archive.writestr(zipfile.ZipInfo(name), files[name])
     return written.getvalue()
 
 

@@ -57,7 +57,7 @@ def _words_of(path: Path) -> list[str]:
         if word:
             words.append(word)
     if not words:
-        shown = visible(str(path), 300)
+        shown = visible(str(path))
         raise ValueError(f"{shown} contains no hosts. Write one per line.")
     return words
 
@@ -68,7 +68,7 @@ def _lines(path: Path) -> list[str]:
     except OSError as error:
         why = error.strerror or str(error)
         raise ValueError(
-            f"{visible(str(path), 300)} cannot be read: {why}. "
+            f"{visible(str(path))} cannot be read: {why}. "
             "Give a file with one host per line."
         ) from None
     return data.decode(errors="replace").splitlines()
@@ -109,7 +109,7 @@ def _matching(pattern: str) -> list[str]:
     names = [host for host in _configured() if fnmatchcase(host, name)]
     hosts = [parse_host(f"{user}{at}{host}") for host in names]
     if not hosts:
-        config = visible(str(ssh_folder() / "config"), 300)
+        config = visible(str(ssh_folder() / "config"))
         raise ValueError(
             f"{visible(pattern, 64)!r} matches no Host of {config}. "
             "Add one there, or name the host itself."

@@ -64,6 +64,18 @@ def test_events_utilization_and_inventories_are_kept_for_the_next_sample() -> No
     assert last.devices[0].gpu_utilization_samples_percent == ()
 
 
+def test_what_is_kept_for_the_next_sample_is_bounded() -> None:
+    pacing = asked()
+    for n in range(1100):
+        pacing.select(sample(n, code=n, busy=(1,)))
+    pacing.ask()
+    (last,) = samples(pacing.select(sample(1100)))
+    assert [event.code for event in last.events] == [*range(100, 1100)]
+    assert len(last.devices[0].gpu_utilization_samples_percent or ()) == 256
+    assert len(last.host.cpu_samples_percent or ()) == 256
+    assert len(last.host.cpu_core_max_samples_percent or ()) == 256
+
+
 def is_gone(pacing: Pacing) -> bool:
     return pacing.reader_is_gone
 

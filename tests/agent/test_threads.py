@@ -1,5 +1,8 @@
 import subprocess
 import sys
+import threading
+
+from gputop.agent.threads import SlowResults
 
 
 def test_no_thread_starts_while_the_program_ends() -> None:
@@ -27,3 +30,29 @@ def test_no_thread_starts_while_the_program_ends() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout == b"stopped True\n"
     assert not done.stderr
+
+
+def test_calls_that_hang_are_64_at_most_and_each_argument_is_called_once() -> None:
+    gate = threading.Event()
+    hung: SlowResults[int, bool] = SlowResults(lambda _: gate.wait(60), 0.0)
+    before = threading.active_count()
+    for number in (*range(63), 0, 63, 64):
+        assert hung.get(number, again=True) is None
+    assert threading.active_count() == before + 64
+    gate.set()
+
+
+def test_a_result_is_kept_until_a_newer_one_is_wanted_or_nobody_asks() -> None:
+    def slow(number: int) -> list[int]:
+        threading.Event().wait(0.05)
+        return [number]
+
+    results = SlowResults(slow, 60.0)
+    first = results.get(7)
+    assert first == [7]
+    results.keep({7})
+    assert results.get(7) is first
+    newer = results.get(7, again=True)
+    assert newer is not first
+    results.keep({8})
+    assert results.get(7) is not newer

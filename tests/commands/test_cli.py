@@ -8,7 +8,7 @@ import pytest
 
 from gputop import __version__, cli
 from gputop.agent.snapshot import Host, Process, ProcessKind, Sample
-from gputop.commands.arguments import chosen_processes
+from gputop.commands.arguments import chosen_processes, progress
 from gputop.commands.parser import COMMANDS, parse, parser
 from gputop.settings import Settings
 from tests.e2e.shipped import GPUTOP, run
@@ -83,6 +83,7 @@ REFUSED = [
     (["bench", "--dtype", "float31"], "float8_e4m3, int8."),
     (["bench", "memroy"], "Did you mean memory?"),
     (["exporter", "--listen", "::1:9835"], "or :9835 for all interfaces."),
+    (["exporter", "--listen", ":65536"], "or :9835 for all interfaces."),
     (["bench", "--device", "cpu", "--python", "/no/such"], "torch, such as ~/venv/bin/python."),
     (["statsu"], "statsu is unknown. Did you mean status?"),
     (["status", "--colmns", "x"], "--colmns is unknown. Did you mean --columns?"),
@@ -240,7 +241,7 @@ class Started:
 
     def __call__(self, **started: Any) -> int:
         self.settings, self.problems = started["settings"], started["problems"]
-        self.config = started["config"]
+        self.config, self.search = started["config"], started["search"]
         return 0
 
 
@@ -254,7 +255,9 @@ def test_the_dashboard_gets_what_the_command_line_says(monkeypatch: pytest.Monke
     assert started.problems == []
     assert started.config.parts[-2:] == ("gputop", "config.toml")
     assert cli.main([]) == 0
-    assert started.settings == Settings()
+    assert (started.settings, started.search) == (Settings(), "")
+    assert cli.main(["-u", "ada,bob", "-p", "1", "-c"]) == 0
+    assert started.search == "user:ada,bob pid:1 kind:compute,compute+graphics,mps"
 
 
 def test_a_fleet_is_refreshed_every_ten_seconds_unless_told_otherwise(
@@ -307,6 +310,15 @@ def test_a_terminal_that_cannot_draw() -> None:
         assert line.startswith("gputop: error: this terminal cannot draw a dashboard")
         assert line.endswith("Set TERM=xterm-256color, or use `gputop status`.")
         terminal.wait_until_gone()
+
+
+def test_what_takes_long_is_said_until_it_has_ended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with progress("Wait"):
+        assert capsys.readouterr().err == "Wait\r"
+    assert capsys.readouterr().err == "    \r"
 
 
 def test_a_reader_that_has_gone() -> None:

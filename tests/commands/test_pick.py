@@ -181,6 +181,8 @@ def test_the_host_with_the_idlest_devices(
     status, out, err = ran(found, "pick", "-n", "2", "--host", "a", "--host", "b", *options)
     assert (status, out) == (0, f"b {names}\n")
     assert err.startswith("gputop: c is unreachable: why. Try.\n")
+    _, _, err = ran(found, "pick", "-n", "3", "--host", "a", "--host", "b")
+    assert "3 devices are wanted, no host has that many. " in err
     alone = Snapshot(among(), dataclasses.replace(sample(0), machines=(away,)))
     status, out, err = ran([alone], "pick", "--host", "c")
     assert (status, out, err) == (3, "", "gputop: error: c is unreachable: why. Try\n")

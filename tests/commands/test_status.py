@@ -145,9 +145,10 @@ def test_watching_into_a_pipe_appends(ran: Ran) -> None:
 
 
 def test_watching_as_json_is_a_document_on_each_line(ran: Ran) -> None:
-    status, out, _ = ran([ONE, ONE, KeyboardInterrupt()], "status", "--watch", "--json")
+    prepared = Prepared(ONE, ONE, KeyboardInterrupt())
+    status, out, _ = ran(prepared, "status", "--watch", "--json")
     lines = out.splitlines()
-    assert (status, len(lines)) == (0, 2)
+    assert (status, len(lines), prepared.asked["interval"]) == (0, 2, 1.0)
     keys = {"inventory", "sample", "bound_by"}
     assert all(json.loads(line).keys() == keys for line in lines)
 
@@ -176,6 +177,7 @@ def test_watching_in_place(end: str | signal.Signals, driver: FakeDriver) -> Non
             terminal.kill(end)
         assert terminal.wait(BOUND) == (0 if isinstance(end, str) else -end)
         assert SHOW_CURSOR in terminal.modes
+        assert (b"^C\r\n" in terminal.raw) is isinstance(end, str)
         terminal.wait_until_gone()
 
 

@@ -12,7 +12,7 @@ from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Event, Record, Sample
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
 from gputop.health.judge import RULES
-from gputop.output.prometheus.metrics import MOST_PROCESSES, families
+from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.scrape import registry_of
 from gputop.output.prometheus.state import ExporterState
 from gputop.stream.child import Interruption
@@ -173,7 +173,7 @@ def test_what_the_fleet_asks_of_dcgm_exporter_is_there_under_its_names() -> None
 
 
 def test_processes_are_those_with_the_most_memory_and_only_when_asked_for() -> None:
-    count = MOST_PROCESSES + 8
+    count = 40
     command = "/opt/bin/python train.py --token hunter2"
     listed = [
         streams.process(n, 0, memory_used_bytes=n << 20, command=command, user="u" * 65)

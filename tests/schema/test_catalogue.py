@@ -5,7 +5,7 @@ from prometheus_client import Metric
 
 from gputop.agent import words
 from gputop.agent.device import READINGS, SERIES_READINGS, Device
-from gputop.agent.units import UNITS
+from gputop.agent.units import UNITS, limits_of
 from gputop.fleet.queries import LIMITS, READ_AS
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.state import ExporterState
@@ -76,3 +76,27 @@ def test_the_fleet_reads_what_is_exported(name: str) -> None:
 def test_units_are_the_endings_of_names() -> None:
     assert {reading.unit for reading in CATALOGUE.values()} == {*UNITS, ""}
     assert LEGEND["FP64/32/16 active"] == CATALOGUE["fp64_active_percent"].legend
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("gpu_utilization_percent", 0, 101),
+        ("memory_used_bytes", 0, 64 << 40),
+        ("pcie_rx_bytes_per_second", 0, 1e14),
+        ("temperature_celsius", -60, 250),
+        ("temperature_margin_celsius", -300, 300),
+        ("power_watts", 0, 20_000),
+        ("energy_joules", 0, 1e13),
+        ("sm_clock_mhz", 0, 100_000),
+        ("fan_percent", 0, 200),
+        ("performance_state", 0, 32),
+        ("pcie_generation", 0, 32),
+        ("pcie_width", 0, 64),
+        ("pcie_replays", 0, 1 << 53),
+    ],
+)
+def test_a_number_of_the_driver_that_cannot_be_is_none(
+    name: str, least: float, most: float
+) -> None:
+    assert limits_of(name) == (least, most)

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gputop.agent import words as agent_words
 from gputop.agent.words import CLOCK_EVENT_BITS, clock_event_words
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravest, mask_of
 
@@ -24,6 +25,22 @@ def test_the_bits_are_those_of_nvml() -> None:
     assert mask_of(CLOCK_EVENT_BITS) == 0x1FF
     assert list(CLOCK_EVENT_BITS) == [*clock_event_words(0x1FF)]
     assert len(BY_WORD) == len(CLOCK_EVENTS)
+
+
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        (agent_words.ARCHITECTURES, "DEVICE_ARCH"),
+        (agent_words.COMPUTE_MODES, "COMPUTEMODE"),
+        (agent_words.ON_OR_OFF, "FEATURE"),
+        (agent_words.RECOVERY_ACTIONS, "GPU_RECOVERY_ACTION"),
+        (agent_words.VIRTUALIZATIONS, "GPU_VIRTUALIZATION_MODE"),
+    ],
+)
+def test_the_words_are_those_of_nvml(words: dict[int, str], start: str) -> None:
+    names = {word: f"NVML_{start}_{word.upper()}" for word in words.values()}
+    # Old bindings lack the newest ones.
+    assert {getattr(pynvml, names[word], n): word for n, word in words.items()} == words
 
 
 @given(st.integers(0, (1 << 64) - 1))

@@ -73,6 +73,8 @@ SECONDS = {"sw_thermal": 0.004, "sw_power_cap": 3725.0, "idle": 0.0}
         ("pci_device_id", "2330" * 20, f"0x{'2330' * 10}"),
         ("uuid", "x" * 300, "x" * 200),
         ("compute_mode", "exclusive_process", "exclusive process"),
+        ("compute_mode", "x" * 50, "x" * 40),
+        ("recovery_action", "x" * 50, "x" * 40),
         ("performance_state", 2, "P2"),
         ("power_watts", 301.25, "301 W"),
         ("ecc_enabled", False, "disabled"),

@@ -144,14 +144,16 @@ async def test_a_record_is_found_behind_what_was_printed_without_a_newline(
 
 
 async def test_what_is_printed_before_the_first_record_is_shown(spawn: Spawn) -> None:
-    child = spawn("say('Welcome'); say('\\x1b[1mChoose:'); os.write(1, b'> '); sys.exit()")
+    child = spawn(
+        "say('Welcome'); say('\\x1b[1mChoose:'); os.write(1, b'y' * 99 + b'> '); sys.exit()"
+    )
     *lines, end = await first(child, 3)
     for line in lines:
         assert isinstance(line, Interruption)
         assert line.left_out
         assert "was printed first" in line.problem.why
     assert isinstance(end, Interruption)
-    assert end.printed == child.printed == ">", "the last line, which has no end"
+    assert end.printed == child.printed == "y" * 79 + ">", "the end of the last line"
 
 
 @pytest.mark.parametrize("printed", ["", "os.write(1, b'Choose: '); "])

@@ -82,6 +82,20 @@ def test_a_device_is_forgotten_when_nothing_of_it_is_left() -> None:
     assert list(history.series("a", NAME)) == [5]
 
 
+def test_devices_their_samples_and_all_numbers_are_bounded() -> None:
+    gone = [f"b{n}" for n in range(66)]
+    history = History()
+    history.add(sample(**dict.fromkeys(gone, 1)))
+    for n in range(1200):
+        history.add(
+            Sample(float(n), Host(), (DeviceSample("a", gpu_utilization_samples_percent=(7,)),))
+        )
+        if n == 0:
+            assert [bool(history.series(each, NAME)) for each in gone] == [False] * 2 + [True] * 64
+    assert len(history.times) == 1200
+    assert len(history.busy_samples("a", 1200)) == 720
+
+
 @given(st.lists(st.none() | st.integers(0, 120), max_size=40), st.integers(1, 12))
 def test_the_last_ones_are_kept(temperatures: list[int | None], capacity: int) -> None:
     history = History(capacity)

@@ -147,6 +147,7 @@ def test_wrong_input_is_one_line(words: list[str], status: int, said: str, tmp_p
 
 def test_runs_are_listed_and_their_options_are_not_gputops(tmp_path: Path) -> None:
     env = {"XDG_DATA_HOME": str(tmp_path)}
+    assert "there is no run yet" in run("run", "--list", env=env).stderr
     words = ("run", "--pattern", "(?P<step>1)", "--", "echo", "--demo", "--", "-x" * 25)
     assert run(*words, env=env).stdout == f"--demo -- {'-x' * 25}\n"
     listed = run("run", "--list", env=env).stdout

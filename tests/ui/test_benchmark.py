@@ -34,6 +34,7 @@ from tests.bench.workers import RESULT
 from tests.runs import gpu_run
 from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import inventory, process, readings, sample
+from tests.ui import together
 from tests.ui.pilots import (
     app_with,
     ended,
