@@ -185,7 +185,8 @@ def failing_test(folder: Path, tests: list[str], deadline: float) -> str | None:
     with subprocess.Popen(
         [*command, "-p", "no:cacheprovider", f"--basetemp={folder / 'temp'}", *tests],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
+        # A stale file of bytecode would keep a fault.
+        env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
