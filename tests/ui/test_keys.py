@@ -27,11 +27,14 @@ from tests.ui import scenes
 from tests.ui.pilots import (
     app_with,
     dashboard_of,
+    lines,
     noted,
+    press,
     send,
     settle,
     settled,
     shown,
+    text_of,
     type_at_once,
     until,
 )
@@ -157,6 +160,23 @@ async def test_letters_of_htop_sort_without_reversing_and_four_keys_filter() -> 
             await pilot.press(key, "x")
             assert app.screen.query_one(ProcessesView).typed == "x", key
             await pilot.press("escape")
+
+
+@pytest.mark.parametrize(
+    ("opens", "keys"),
+    [
+        ("1", "c down full_stop I t P u home"),
+        ("3", "full_stop I t right down U"),
+        ("enter", "a z Z n"),
+    ],
+)
+async def test_what_a_key_does_is_drawn_at_once(opens: str, keys: str) -> None:
+    async with settled(app_with(*scenes.job(2, 30)), (120, 40)) as (app, pilot):
+        await press(pilot, opens)
+        for key in keys.split():
+            before = text_of(lines(app)[2:-1])
+            await press(pilot, key)
+            assert text_of(lines(app)[2:-1]) != before, key
 
 
 def test_keys_of_others_do_nothing_only_where_their_table_has_a_dash() -> None:

@@ -77,6 +77,9 @@ async def test_the_rank_that_is_behind_is_marked() -> None:
         view = app.screen.query_one(RanksView)
         marked = [span.text.strip() for span in view._rows[4] if span.style == WARN]
         assert marked == ["3", "0", "the others wait for it"]
+        dashboard_of(app).telemetry.receive(streams.sample(4, ()))
+        dashboard_of(app).show()
+        assert "No process here belongs to a job" in shown(pilot, RanksView)
         await pilot.press("escape")
         assert dashboard_of(app).tabs.shown == "monitor"
 
