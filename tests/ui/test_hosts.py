@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 import pytest
-from textual.pilot import Pilot
 
 from gputop.agent.device import Absence, DeviceState
 from gputop.agent.snapshot import Event, Record, Sample
@@ -31,12 +30,6 @@ from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, show
 USUAL, WIDE = (120, 40), (140, 30)
 
 
-async def monitor(pilot: Pilot[None]) -> None:
-    """Until the monitor shows the devices of all hosts."""
-    await settle(pilot)
-    await pilot.press("1")
-
-
 async def test_one_that_goes_away_says_why_and_what_to_do_and_nothing_moves() -> None:
     stream = PreparedStream(*fleets.two(away=None))
     async with settled(GputopApp(stream), (200, 60)) as (_, pilot):
@@ -53,8 +46,8 @@ async def test_one_that_goes_away_says_why_and_what_to_do_and_nothing_moves() ->
 
 async def test_a_host_without_devices_says_why() -> None:
     hosts: dict[str, Any] = {"gpu-1": [fleets.died(fleets.NO_KEY)], "gpu-3": []}
-    async with app_with(*fleets.merged(hosts)).run_test(size=(80, 24)) as pilot:
-        await monitor(pilot)
+    async with settled(app_with(*fleets.merged(hosts)), (80, 24)) as (_, pilot):
+        await pilot.press("1")
         text = shown(pilot, HostView)
         assert "it needs a password or another key." in text
         assert "`ssh-copy-id gpu-1`, or" in text
@@ -79,8 +72,7 @@ def behind(seconds: float) -> list[Record]:
     ("seconds", "said"), [(1.8, None), (2.0, "2.0 s behind"), (95.0, "1:35 behind")]
 )
 async def test_a_host_that_is_behind_says_by_how_much(seconds: float, said: str | None) -> None:
-    async with app_with(*behind(seconds)).run_test(size=USUAL) as pilot:
-        await settle(pilot)
+    async with settled(app_with(*behind(seconds)), USUAL) as (_, pilot):
         assert shown(pilot, HostsView).count(" behind") == (said is not None)
         await pilot.press("home", "1")
         text = shown(pilot, DevicesView)
@@ -97,8 +89,7 @@ async def test_a_host_that_is_behind_says_by_how_much(seconds: float, said: str 
 
 async def test_processes_say_which_host_they_run_on() -> None:
     app = app_with(*fleets.two(away=None))
-    async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+    async with settled(app, USUAL) as (_, pilot):
         await pilot.press("3")
         view = app.screen.query_one(ProcessesTab).processes
         heading, *rows = view.text().splitlines()
@@ -116,8 +107,7 @@ async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
         "b": [streams.inventory(1), streams.sample(1, [behind], time=NOW - 86_400)],
     }
     app = app_with(*fleets.merged(hosts))
-    async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+    async with settled(app, USUAL) as (_, pilot):
         await pilot.press("3")
         assert app.screen.query_one(ProcessesTab).processes.text().count("1m00s") == 2
 
@@ -127,8 +117,8 @@ async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
 
 async def test_no_process_of_another_machine_gets_a_signal() -> None:
     app = app_with(*fleets.two(away=None))
-    async with app.run_test(size=USUAL) as pilot:
-        await monitor(pilot)
+    async with settled(app, USUAL) as (_, pilot):
+        await pilot.press("1")
         await pilot.press("f9")
         assert not isinstance(app.screen, SendSignal)
         (note,) = app._notifications
@@ -139,8 +129,8 @@ async def test_no_device_of_another_machine_is_put_under_stress(
     session: type[PreparedSession],
 ) -> None:
     app = app_with(*fleets.two(away=None))
-    async with app.run_test(size=USUAL) as pilot:
-        await monitor(pilot)
+    async with settled(app, USUAL) as (_, pilot):
+        await pilot.press("1")
         await pilot.press("b")
         assert session.requests == []
         (note,) = app._notifications
@@ -156,8 +146,8 @@ async def test_no_device_of_another_machine_is_put_under_stress(
 
 async def test_the_page_of_a_device_says_its_host_its_own_uuid_and_why_it_is_away() -> None:
     stream = PreparedStream(*fleets.two(away=None))
-    async with GputopApp(stream).run_test(size=(200, 100)) as pilot:
-        await monitor(pilot)
+    async with settled(GputopApp(stream), (200, 100)) as (_, pilot):
+        await pilot.press("1")
         await pilot.press("escape", "end", "1", "end", "enter")
         assert shown(pilot, DeviceTitle).startswith("gpu-2:1 H100")
         text = shown(pilot, DetailsView)

@@ -18,7 +18,7 @@ from tests import streams
 from tests.health.histories import BUSY, IDLE, SM, TENSOR, WATTS, WORKING, device
 from tests.streams import NOW
 from tests.ui.conftest import Same
-from tests.ui.pilots import app_with, dashboard_of, press, settle, shown, until
+from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown, until
 
 JOB = "node01:29500"
 WAITS: Mapping[str, Any] = {**WORKING, BUSY: 100, SM: 12.0, TENSOR: 0.0, WATTS: 180.0}
@@ -70,8 +70,7 @@ def test_the_rank_that_is_behind_is_named(same_text: Same, width: int) -> None:
 
 async def test_the_rank_that_is_behind_is_marked() -> None:
     app = app_with(*hanging())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(app, (80, 24)) as (_, pilot):
         await pilot.press("R", "up")  # the selected row has one style
         await settle(pilot)
         view = app.screen.query_one(RanksView)
@@ -104,8 +103,7 @@ async def test_the_job_of_the_selected_process_comes_first_and_n_shows_the_next(
     other = [rank(n, 4, job_id="slurm 7.0") for n in range(3)]
     mine = [rank(n, 6) for n in range(3, 6)]
     app = app_with(*records([WORKING] * 6, [*other, *mine], samples=5))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 40)) as (_, pilot):
         await pilot.press("3", "end", "R")
         assert f"Ranks of {JOB} " in words(app)
         assert "job 2 of 2" in words(app)
@@ -121,8 +119,7 @@ async def test_the_job_of_the_selected_process_comes_first_and_n_shows_the_next(
 async def test_without_ranks_one_line_says_what_it_needs() -> None:
     hidden = streams.process(9, 1, absent={"rank": Absence.NO_PERMISSION})
     app = app_with(*records([WORKING] * 2, [streams.process(8, 0), hidden], samples=3))
-    async with app.run_test(size=(200, 60)) as pilot:
-        await settle(pilot)
+    async with settled(app, (200, 60)) as (_, pilot):
         assert "Ranks" not in shown(pilot, Footer)
         await pilot.press("R")
         assert shown(pilot, RanksView).strip() == (
@@ -138,8 +135,7 @@ async def test_a_slow_clock_is_said_and_foreign_text_is_made_visible() -> None:
     slow = {**WORKING, "sm_clock_mhz": 1400}
     made = [rank(n, 4, job_id="a\x1b[31m:" + "1" * 99) for n in range(4)]
     app = app_with(*records((WORKING, slow, WORKING, WORKING), made, samples=70))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 40)) as (_, pilot):
         await pilot.press("R")
         assert f"Ranks of a␛[31m:{'1' * 57} " in words(app)
         assert "4 ranks. Rank 1 may delay its job, SM clock below the median" in words(app)
@@ -153,8 +149,7 @@ async def test_during_a_pause_a_rank_that_has_ended_is_not_named() -> None:
     assert isinstance(last, Sample)
     gone = dataclasses.replace(last, processes=last.processes[:3])
     app = app_with(*before, gone)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(app, (80, 24)) as (_, pilot):
         await pilot.press("R", "space")
         stream = dashboard_of(app)._stream
         assert isinstance(stream, streams.PreparedStream)
