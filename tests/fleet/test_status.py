@@ -53,6 +53,8 @@ def test_forty_findings_are_listed_and_the_others_counted() -> None:
     assert first == "http://a · 2025-11-20 12:00:00 · OLD"
     assert counts.startswith("50 GPUs · 50 MIG instances · 50 hosts · 2 models · 50 faults · ")
     assert (len(rows), last) == (40, "– 10 more: --json has all")
+    narrow = [page(shown, "", "", width, colour=False) for width in (82, 83)]
+    assert ["H100" in each for each in narrow] == [False, True]
 
 
 def test_json_has_totals_and_where_each_finding_is() -> None:

@@ -81,6 +81,8 @@ async def test_a_filter_narrows_map_and_list_as_it_is_typed() -> None:
         text = await pressed(pilot, "escape")
         assert " 512 GPUs on 64 hosts" in text
         assert "cluster=a" not in text
+        await pressed(pilot, "slash", "x", "escape", "m")
+        assert state_of(app).metric is METRICS[2]
 
 
 async def test_the_cursor_is_the_same_in_map_and_list() -> None:

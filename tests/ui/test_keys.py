@@ -29,11 +29,14 @@ from tests.ui import scenes
 from tests.ui.pilots import (
     app_with,
     dashboard_of,
+    lines,
     noted,
+    press,
     send,
     settle,
     settled,
     shown,
+    text_of,
     type_at_once,
     until,
 )
@@ -153,16 +156,28 @@ async def test_letters_of_htop_sort_without_reversing_and_four_keys_filter() -> 
         table = app.screen.query_one(ProcessesView).state
         for key, title in (("M", "GPU MEM"), ("P", "CPU%"), ("N", "PID")):
             for _ in range(2):
-                reverse = table.descending
-                await pilot.press("I")
-                assert table.descending is not reverse
-                await pilot.press(key)
+                await pilot.press("I", key)
                 assert table.sorted_by.title == title
                 assert table.descending is table.sorted_by.largest_first
         for key in ("f3", "f4", "slash", "backslash"):
             await pilot.press(key, "x")
             assert app.screen.query_one(ProcessesView).typed == "x", key
             await pilot.press("escape")
+
+
+async def test_what_a_key_does_is_drawn_at_once() -> None:
+    tabs = {
+        "1": "c down full_stop I t P u u home",
+        "3": "full_stop I t right down U",
+        "1 enter": "a z n",
+    }
+    async with settled(app_with(*scenes.job(2, 30)), (120, 40)) as (app, pilot):
+        for opens, keys in tabs.items():
+            await press(pilot, *opens.split())
+            for key in keys.split():
+                before = text_of(lines(app)[2:-1])
+                await press(pilot, key)
+                assert text_of(lines(app)[2:-1]) != before, (opens, key)
 
 
 def test_keys_of_others_do_nothing_only_where_their_table_has_a_dash() -> None:

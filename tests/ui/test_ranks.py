@@ -70,6 +70,9 @@ async def test_the_rank_that_is_behind_is_marked() -> None:
         view = app.screen.query_one(RanksView)
         marked = [span.text.strip() for span in view._rows[4] if span.style == WARN]
         assert marked == ["3", "0", "the others wait for it"]
+        dashboard_of(app).telemetry.receive(streams.sample(4, ()))
+        dashboard_of(app).show()
+        assert "No process here belongs to a job" in shown(pilot, RanksView)
         await pilot.press("escape")
         assert dashboard_of(app).tabs.shown == "monitor"
 
@@ -125,8 +128,7 @@ async def test_a_slow_clock_is_said_and_foreign_text_is_made_visible() -> None:
     slow = {**WORKING, "sm_clock_mhz": 1400}
     made = [rank(n, 4, job_id="a\x1b[31m:" + "1" * 99) for n in range(4)]
     app = app_with(*records((WORKING, slow, WORKING, WORKING), made, samples=70))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 40)) as (_, pilot):
         await pilot.press("R")
         assert f"Ranks of a␛[31m:{'1' * 57} " in words(app)
         assert "4 ranks. Rank 1 may delay its job, SM clock below the median" in words(app)
