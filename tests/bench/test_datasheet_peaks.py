@@ -93,13 +93,11 @@ def test_one_id_with_two_products_is_told_by_the_name() -> None:
     [
         ("A100 SXM4 80 GB", "float16 with float16 accumulate", 311.9),
         ("RTX 4090", "bfloat16", 165.2),  # half, with float32 accumulate
-        ("L40", "bfloat16", 181.0),
         ("L40", "float16_accumulate", None),
         ("V100 SXM2", "bfloat16", None),
         ("Tesla P40", "float16", None),
         ("H20 96 GB", "float16", None),
         ("H800 SXM", "float64", None),
-        ("B300", "float32", None),
         ("H100 SXM", "int4", None),
     ],
 )

@@ -224,6 +224,12 @@ def test_the_peak_by_formula_is_at_the_mean_of_the_clock() -> None:
     assert found[AT_LIVE_CLOCK] / found[AT_MAXIMUM_CLOCK] == pytest.approx(1980 / 1500)
 
 
+def test_a_step_has_its_part_of_the_peak() -> None:
+    rows = (Point("7B", 4096, {"tflops": 350.0}),)
+    made = run_of(KNOWN).completed(gpu_result(10.0, kind="step", tflops_peak=700.0, points=rows))
+    assert made.points[0].values["percent_of_peak"] == pytest.approx(100 * 350 / 989)
+
+
 def test_copies_are_compared_with_the_bandwidth_by_the_largest_of_them() -> None:
     def copy(series: str, size: int, rate: float) -> Point:
         return Point(series, size, {"bytes_per_second": rate, "seconds": 1.0})
@@ -371,6 +377,7 @@ def test_a_run_is_the_same_after_it_was_kept_also_one_of_a_former_kind() -> None
     assert after.readings.intervals() == before.readings.intervals()
     assert after.result == before.result
     assert (after.state, after.elapsed_seconds) == ("done", 45.0)
+    assert None not in (after.hello, after.planned)
     points = (Point("alone", 1, {"tflops": 700.0}), Point("together", 2, {"tflops": 630.0}))
     pairs = replace(before.result, kind="pairs", points=points)
     former = DeviceRun.of_result(pairs, before.request.target, before.kept_curves())

@@ -203,6 +203,7 @@ def test_a_device_is_judged_by_its_last_windows() -> None:
     found = after(CLUSTER, *running(700, 700, 700), *later)
     assert found.rates[CLUSTER[0]] == pytest.approx(350.0)
     assert found.slow_devices() == {CLUSTER[0]: pytest.approx(50.0)}
+    assert not found.faulty
     assert found.rates_by_model["NVIDIA H100"] == pytest.approx([350.0, 700, 700])
 
 

@@ -58,6 +58,7 @@ async def test_a_run_from_hello_to_its_result() -> None:
     result = last.result
     assert (result.m, result.n, result.k, result.dtype) == (256, 256, 256, "float32")
     assert (result.device, result.device_uuid, result.python) == ("a CPU", None, asked.python)
+    assert (result.device_index, result.cuda_version, result.threads) == (None, None, hello.threads)
     assert (result.kind, result.points, result.stopped) == ("soak", (), "time")
     assert (result.tflops_peak or 0) >= (result.tflops_mean or 0) > 0
     assert result.wrong_elements == 0
