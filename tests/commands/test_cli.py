@@ -10,7 +10,7 @@ import pytest
 
 from gputop import __version__, cli
 from gputop.agent.snapshot import Host, Process, ProcessKind, Sample
-from gputop.commands.arguments import chosen_processes, progress
+from gputop.commands.arguments import chosen_processes
 from gputop.commands.parser import COMMANDS, parse, parser
 from gputop.settings import Settings
 from gputop.stream.launch import module_command
@@ -330,15 +330,6 @@ def test_a_terminal_that_cannot_draw() -> None:
         assert line.startswith("gputop: error: this terminal cannot draw a dashboard")
         assert line.endswith("Set TERM=xterm-256color, or use `gputop status`.")
         terminal.wait_until_gone()
-
-
-def test_what_takes_long_is_said_until_it_has_ended(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with progress("Wait"):
-        assert capsys.readouterr().err == "Wait\r"
-    assert capsys.readouterr().err == "    \r"
 
 
 def test_a_reader_that_has_gone() -> None:
