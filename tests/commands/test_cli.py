@@ -82,7 +82,7 @@ REFUSED = [
     (["completion", "powershell"], "'fish'). Try `gputop completion --help`."),
     (["pick", "--min-free", "20"], "Give one such as 20GiB, 512MiB or 80%."),
     (["pick", "--max-busy", "101"], "Give a number from 0 to 100, such as 10."),
-    (["pick", "--wait", "inf"], "Give seconds, such as 600."),
+    (["pick", "--wait", "1.1e9"], "Give seconds, such as 600."),
     (["bench", "--size", "7x"], "Give a whole number such as 4096, or auto."),
     (["bench", "--device", "moon"], "`gputop status -L` lists them."),
     (["bench", "--dtype", "float31"], "float8_e4m3, int8."),

@@ -74,6 +74,7 @@ def test_a_recording_becomes_csv(tmp_path: Path) -> None:
     done = run(*words)
     assert done.stdout.split() == ["index", *["0", "1"] * 3]
     assert done.stderr.startswith(f"gputop: {file}")
+    assert run("status", "--replay", file).stderr == done.stderr
 
 
 def test_samples_of_several_hosts_count_once_each_has_answered() -> None:
