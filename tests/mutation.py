@@ -176,6 +176,9 @@ def found_by(fault: Fault, folder: Path, seconds: float) -> str | None:
                 return failed
     finally:
         path.write_bytes(content)
+        # Of the same second and size, it would pass for that of the restored file.
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+            compiled.unlink(missing_ok=True)
     return None
 
 
@@ -185,8 +188,7 @@ def failing_test(folder: Path, tests: list[str], deadline: float) -> str | None:
     with subprocess.Popen(
         [*command, "-p", "no:cacheprovider", f"--basetemp={folder / 'temp'}", *tests],
         cwd=folder,
-        # A stale file of bytecode would keep a fault.
-        env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": str(folder)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -73,7 +73,6 @@ def test_what_is_kept_for_the_next_sample_is_bounded() -> None:
     assert [event.code for event in last.events] == [*range(100, 1100)]
     assert len(last.devices[0].gpu_utilization_samples_percent or ()) == 256
     assert len(last.host.cpu_samples_percent or ()) == 256
-    assert len(last.host.cpu_core_max_samples_percent or ()) == 256
 
 
 def is_gone(pacing: Pacing) -> bool:

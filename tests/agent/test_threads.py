@@ -34,7 +34,7 @@ def test_no_thread_starts_while_the_program_ends() -> None:
 
 def test_calls_that_hang_are_64_at_most_and_each_argument_is_called_once() -> None:
     gate = threading.Event()
-    hung: SlowResults[int, bool] = SlowResults(lambda _: gate.wait(60), 0.0)
+    hung = SlowResults[int, bool](lambda _: gate.wait(60), 0.0)
     before = threading.active_count()
     for number in (*range(63), 0, 63, 64):
         assert hung.get(number, again=True) is None

@@ -56,7 +56,7 @@ def test_the_terminal_shows_a_note_if_there_is_one(
         (("--until", "busy"), USAGE, "'busy' is not a condition. Give idle, free:20GiB"),
         ((), USAGE, "the following arguments are required: --until"),
         (("--until", "idle", "--exec", ""), USAGE, "the command is empty"),
-        (("--until", "idle", "--for", "x"), USAGE, "'x' is not a time. Give seconds"),
+        (("--until", "idle", "--for", "1.1e9"), USAGE, "'1.1e9' is not a time. Give seconds"),
         (("--until", "exit:1", "--host", "a"), USAGE, "exit:PID is for processes of this machine"),
         (
             ("--until", f"exit:{os.getpid()}", "--timeout", "0.1"),

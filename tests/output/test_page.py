@@ -94,18 +94,6 @@ GPU      PID  user    memory  busy  CPU  time  command
   0  4000000  –            –     –    –     –  (gone, or in another namespace: …
   1        2  root   300 MiB     –    –     –  /usr/lib/xorg/Xorg :0
 """
-BELOW_56 = """\
-node7 · 1970-01-01 00:00:02 · driver 580.65.06
-GPU  name             busy         memory  temp  state
-  0  H100 80GB HBM3  100 %  71.0/80.0 GiB  64°C
-  1  RTX 4090          3 %  512M/24.0 GiB  41°C
- 10  T4                  –              –     –  LOST
-
-GPU      PID  user    memory  busy  command
-  0    48211  ada   70.0 GiB     –  python train.py --l…
-  0  4000000  –            –     –  (gone, or in anothe…
-  1        2  root   300 MiB     –  /usr/lib/xorg/Xorg …
-"""
 AT_80 = f"""\
 {HEADING} · CPU 12 %
 GPU  name             busy         memory  temp  state  processes
@@ -120,7 +108,6 @@ GPU  name             busy         memory  temp  state  processes
     [
         (View(), PAGE),
         (View(processes="below", width=80), BELOW),
-        (View(processes="below", width=56), BELOW_56),
         (View(width=80), AT_80),
     ],
 )
