@@ -84,23 +84,11 @@ def test_a_device_is_forgotten_when_nothing_of_it_is_left() -> None:
 
 def test_devices_their_samples_and_all_numbers_are_bounded() -> None:
     history = History()
-<<<<<<< HEAD
-    history.add(sample(**dict.fromkeys(gone, 1)))
-    for n in range(1200):
-        history.add(
-            Sample(float(n), Host(), (DeviceSample("a", gpu_utilization_samples_percent=(7,)),))
-        )
-        if n == 0:
-            assert [bool(history.series(each, NAME)) for each in gone] == [False] * 2 + [True] * 64
-    assert len(history.times) == 1200
-    assert len(history.busy_samples("a", 1200)) == 720
-=======
     history.add(sample(**{f"b{n}": 1 for n in range(66)}))
     history.add(sample(a=1))
     assert [n for n in range(66) if not history.series(f"b{n}", NAME)] == [0, 1]
     history = told(*((float(n), {SAMPLES: (7,)}) for n in range(1300)))
     assert (len(history.times), len(history.busy_samples("a", 1300))) == (1200, 720)
->>>>>>> w-m4
 
 
 @given(st.lists(st.none() | st.integers(0, 120), max_size=40), st.integers(1, 12))
