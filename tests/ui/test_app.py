@@ -179,7 +179,6 @@ async def test_any_size_of_terminal_is_survived() -> None:
         for size, layouts in (
             ((40, 12), "-narrow -low"),
             ((120, 38), "-roomy -tall"),
-            ((150, 37), "-wide -short"),
             ((300, 100), "-widest -tall"),
             ((70, 20), "-medium -short"),
         ):

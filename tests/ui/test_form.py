@@ -51,12 +51,13 @@ async def in_the_size_field(pilot: Pilot[None], value: str) -> None:
 async def test_in_a_field_letters_act_and_digits_are_text(endless: type[EndlessSession]) -> None:
     async with settled(app_with(no_driver(), sample())) as (app, pilot):
         await in_the_size_field(pilot, "auto")
-        assert "Esc Leave the field" in shown(pilot, Footer)
         await pilot.press("1", "2", "8", "b")
         assert [request.size for request in endless.requests] == [128]
         assert app.focused is None
         assert str(app.query_one("#start", Button).label) == "Stop"
         field(app, "seconds").focus()
+        await settle(pilot)
+        assert "Esc Leave the field" in shown(pilot, Footer)
         await pilot.press("x")
         await ended(pilot)
         assert str(app.query_one("#start", Button).label) == "Start"

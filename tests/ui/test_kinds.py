@@ -91,8 +91,8 @@ def test_a_sweep_s_axes_are_linear_where_they_span_less_than_decades() -> None:
     assert [row.split("┤")[0].strip() for row in rows if "┤" in row][-1] == "0"
     ticks = [[at for at, _ in rate_axis(1.0, high, 20)[0].ticks] for high in (29.0, 30.0)]
     assert ticks == [pytest.approx([0.0, 7.83, 15.66, 23.49, 31.32]), [0, 1]]
-    for rows, last in ((6, "1024"), (38, "4096")):
-        begun = run_of("sweep", *table_events("sweep", rows))
+    for count, last in ((6, "1024"), (38, "4096")):
+        begun = run_of("sweep", *table_events("sweep", count))
         assert texts(chart(Run.of(begun), 80, 14))[13].split()[-1] == last
 
 
