@@ -16,7 +16,8 @@ from gputop.bench.cluster.messages import Joined, Lent, Lost
 from gputop.bench.cluster.node_actor import NodeAnswer
 from gputop.bench.cluster.run import Cluster
 from gputop.bench.plan.request import RunRefusedError
-from tests.bench.commands import COMMAND, environment
+from tests.bench import commands
+from tests.bench.commands import environment
 from tests.bench.workers import fake_interpreter
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.pretender import worker
@@ -71,16 +72,8 @@ def fake_ray(folder: Path, init: str = "pass", free: float = 4.0) -> str:
 
 
 def ran(folder: Path, *arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
-    known = environment() | changes
-    return subprocess.run(
-        [*COMMAND, "--ray", *arguments],
-        env={**known, "PYTHONPATH": f"{folder}:{known['PYTHONPATH']}"},
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=100,
-        check=False,
-    )
+    path = f"{folder}:{environment()['PYTHONPATH']}"
+    return commands.ran("--ray", *arguments, **changes | {"PYTHONPATH": path})
 
 
 async def refused(address: str = "auto") -> str:

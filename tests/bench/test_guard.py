@@ -8,7 +8,7 @@ import pytest
 
 from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Record, Sample
-from gputop.bench.plan import request, target_choice
+from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker.events import DeviceRecord, RunLimit
@@ -114,10 +114,6 @@ def test_an_instance_is_ended_by_the_heat_of_its_gpu() -> None:
     assert reached_limit(WHOLE, read(margin=2), "GPU 3") == words
 
 
-def target(index: int) -> request.Target:
-    return target_choice.targets(inventory(2), sample(2))[index]
-
-
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -130,7 +126,8 @@ def test_only_a_device_that_answers_is_put_under_stress(
     changes: dict[str, Any], why: str | None
 ) -> None:
     seen = dataclasses.replace(sample(1), devices=(readings(0, **changes),))
-    problem = target_choice.why_unusable(seen, target(0))
+    target = target_choice.targets(inventory(2), sample(2))[0]
+    problem = target_choice.why_unusable(seen, target)
     assert (problem and problem.why) == why
 
 

@@ -27,7 +27,6 @@ CARDS = [
     Card("T4", "float16", 24, 915, 69.6, 70),
     Card("T4", "float32", 4.05, 840, 69.8, 70),
     Card("L4", "bfloat16", 91, 1700, 71.9, 72),
-    Card("L40S", "float32", 46.7, 1700, 345, 350),
     Card("TITAN RTX", "float16", 44.4, 1350, 279, 280),
     Card("H100 PCIe", "fp8", 726, 1120, 348, 350),
     Card("H100 PCIe", "bfloat16", 491, 1300, 345, 350),
@@ -36,13 +35,8 @@ CARDS = [
     Card("RTX 4090", "float32", 57, 2600, 420, 450),
     # With margin at their power limits.
     Card("V100 PCIe", "float16", 85, 1200, 247, 250),
-    Card("A10G", "bfloat16", 46, 1300, 298, 300),
     Card("A100 SXM4 80 GB", "bfloat16", 271, 1300, 396, 400),
-    Card("RTX 3090", "bfloat16", 78, 1800, 347, 350),
-    Card("RTX 6000 Ada", "bfloat16", 278, 2100, 297, 300),
     Card("H100 SXM", "bfloat16", 730, 1500, 695, 700),
-    Card("H100 SXM", "fp8", 1403, 1500, 695, 700),
-    Card("GH200 96 GB", "bfloat16", 829, 1700, 700, 900),
     Card("B200", "bfloat16", 1745, 1600, 990, 1000),
 ]
 KNOWN = CHIPS | {"TITAN RTX": Chip("NVIDIA TITAN RTX", "7.5", 72, 2100)}

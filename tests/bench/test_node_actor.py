@@ -30,10 +30,6 @@ def last_of(post: NodeActor) -> Any:
             return last
 
 
-def own() -> tuple[str, str, list[Any]]:
-    return "abc", "10.1.2.3", [3]
-
-
 ECHO = b"""
 import os, sys
 order, word = sys.stdin.readline(), sys.stdin.readline()
@@ -96,7 +92,7 @@ def test_its_facts_are_what_the_agent_reads_there(
 def test_an_agent_that_says_nothing_is_the_reason() -> None:
     post = NodeActor(b"import sys; sys.exit('no driver here')", None, cpu=False)
     with pytest.raises(ValueError, match="no driver here"):
-        node_facts(NodeAnswer(**post.look(own, lambda: None)), "n7", 1)
+        node_facts(NodeAnswer(**post.look(lambda: ("abc", "10.1.2.3", [3]), lambda: None)), "n7", 1)
 
 
 def test_one_that_cannot_be_started_says_so() -> None:

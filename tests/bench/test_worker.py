@@ -430,17 +430,13 @@ PRODUCT, BURST = 0.001, 0.06
 """Seconds of a product in the burst, and the seconds of work until it is over."""
 
 
-def rate_at(busy: float) -> float:
-    return 1.0 if busy < BURST else 0.8
-
-
 def samples_of(*, device_time: bool, pulsed: bool = False) -> list[Progress]:
     """The samples of a run of 3 s, in batches of 10 ms, whose burst is 25 % faster."""
     totals = throughput.SoakTotals(FLOP // 1000)
     totals.pulsed = pulsed
     found, busy = [], 0.0
     while busy < 3.0:
-        seconds = 10 * PRODUCT / rate_at(busy + 1e-9)
+        seconds = 10 * PRODUCT / (1.0 if busy + 1e-9 < BURST else 0.8)
         busy += seconds
         sample = totals.add(10, seconds, seconds if device_time else None)
         if sample is not None:

@@ -35,12 +35,8 @@ class CopyFunction:
             return ILLEGAL_ADDRESS
         machine.launch(LAUNCH_SECONDS + size / PEER_LINK, stream, "link")
         with machine.lock:
-            machine.copies[to, source, size] = lambda: _move(to, source, size)
+            machine.copies[to, source, size] = lambda: ctypes.memmove(to, source, size)
         return 0
-
-
-def _move(to: int, source: int, size: int) -> None:
-    ctypes.memmove(to, source, size)
 
 
 class Driver:

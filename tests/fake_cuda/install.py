@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from . import driver
@@ -38,7 +37,9 @@ def install() -> None:
     results = Results(memory.reference)
     real_version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     version = settings.version or (real_version[0], real_version[1])
-    _name_version(torch, settings.torch)
+    shown = settings.torch or torch.__version__.partition("+")[0]
+    torch.version.cuda = "12.8"
+    torch.__version__ = type(torch.__version__)(f"{shown}+cu128")
     products = Products(machine, results, version)
     _patch_tensors(machine, memory, results)
     torch.mm, torch._scaled_mm, torch._int_mm = products.mm, products.scaled_mm, products.int_mm
@@ -49,24 +50,18 @@ def install() -> None:
     driver.install(machine)
 
 
-def _name_version(torch: Any, version: str) -> None:
-    shown = version or torch.__version__.partition("+")[0]
-    torch.version.cuda = "12.8"
-    torch.__version__ = type(torch.__version__)(f"{shown}+cu128")
-
-
 def _patch_tensors(machine: Machine, memory: Memory, results: Results) -> None:
     torch = machine.torch
     for name in FACTORIES:
         setattr(torch, name, _factory(memory, getattr(torch, name)))
     for name in LIKE:
-        setattr(torch, name, _factory_like(memory, getattr(torch, name)))
+        setattr(torch, name, _factory(memory, getattr(torch, name), like=True))
     for name in READERS:
         setattr(torch.Tensor, name, _reader(machine, memory, getattr(torch.Tensor, name)))
     moves = Moves(machine, memory, results)
     torch.equal = moves.equal
     torch.bitwise_xor = _written(machine, torch.bitwise_xor)
-    for name in ("clone", "to", "cuda", "pin_memory", "copy_"):
+    for name in ("clone", "to", "pin_memory", "copy_"):
         setattr(torch.Tensor, name, _method(getattr(moves, name)))
 
 
@@ -84,28 +79,19 @@ def _is_cuda(argument: object) -> bool:
     return is_name and str(argument).startswith("cuda")
 
 
-def _factory(memory: Memory, make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of torch that also takes a fake device, and pinned memory."""
+def _factory(memory: Memory, make: Callable[..., Any], *, like: bool = False) -> Callable[..., Any]:
+    """Return a function of torch that also takes a fake device, and pinned memory.
+
+    Where no device is named, a tensor like another one is where that is.
+    """
 
     def made(*arguments: Any, **options: Any) -> Any:
-        place = HOST
+        place = memory.place(arguments[0]) if like else HOST
         if _is_cuda(options.get("device")):
             place = str(options.pop("device"))
         if options.pop("pin_memory", False):
             place = PINNED
         return memory.put(make(*arguments, **options), place)
-
-    return made
-
-
-def _factory_like(memory: Memory, make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of torch whose tensor is where its model is, unless a device is named."""
-
-    def made(model: Any, *arguments: Any, **options: Any) -> Any:
-        place = memory.place(model)
-        if _is_cuda(options.get("device")):
-            place = str(options.pop("device"))
-        return memory.put(make(model, *arguments, **options), place)
 
     return made
 
@@ -163,12 +149,6 @@ class Moves:
         if moved is source:
             moved = self._clone(source)
         return self._memory.put(moved, str(named[0]))
-
-    def cuda(self, source: Any, device: Any = None, **_: Any) -> Any:
-        """As `Tensor.cuda`, of pageable memory."""
-        number = number_of(device, self._machine.current_device)
-        self._machine.launch(source.nbytes / PAGEABLE, engine="link")
-        return self._memory.put(self._clone(source), f"cuda:{number}")
 
     def pin_memory(self, source: Any) -> Any:
         return self._memory.put(self._clone(source), PINNED)
@@ -229,9 +209,6 @@ def _patch_cuda(machine: Machine, memory: Memory) -> None:
         machine.need(machine.devices[number])
         return memory.free(number), memory.total
 
-    def taken(device: Any = None) -> int:
-        return memory.taken(number_of(device, machine.current_device))
-
     def properties(device: Any = None) -> Any:
         major, minor = settings.compute_capability
         return types.SimpleNamespace(
@@ -248,11 +225,6 @@ def _patch_cuda(machine: Machine, memory: Memory) -> None:
         machine.need(machine.devices[number])
         return Stream(machine, machine.devices[number])
 
-    @contextlib.contextmanager
-    def on_device(device: Any) -> Iterator[None]:
-        with machine.using(machine.defaults[number_of(device, 0)]):
-            yield
-
     cuda.init = lambda: machine.faults.reach("init")
     cuda.is_available = cuda.is_initialized = lambda: True
     cuda.device_count = lambda: len(machine.devices)
@@ -261,18 +233,14 @@ def _patch_cuda(machine: Machine, memory: Memory) -> None:
     cuda.get_device_properties = properties
     cuda.get_arch_list = settings.archs.split
     cuda.current_device = lambda: machine.current_device
-    cuda.set_device = lambda device: machine.use_device(number_of(device, 0))
-    cuda.device = on_device
     cuda.can_device_access_peer = lambda *_: settings.peer_access
     cuda.is_current_stream_capturing = lambda: False
     cuda.synchronize = machine.synchronize
     cuda.mem_get_info = free_and_total
-    cuda.memory_reserved = cuda.memory_allocated = taken
     cuda.empty_cache = lambda: None
     cuda.Stream = new_stream
     cuda.Event = lambda **_: Event(machine)
     cuda.current_stream = lambda *_: machine.current_stream
-    cuda.default_stream = lambda *_: machine.defaults[machine.current_device]
     cuda.stream = machine.using
     cuda._sleep = lambda cycles: machine.launch(cycles / SLEEP_HERTZ)
 

@@ -55,7 +55,8 @@ class Memory:
             return
         free = self.free(device)
         if size > free:
-            raise self._out_of_memory(size, free, device)
+            message = f"CUDA out of memory. Tried to allocate {size} bytes, {free} are free."
+            raise machine.torch.cuda.OutOfMemoryError(message)
         self._at_most[device] += size
 
     def put(self, tensor: Any, place: str) -> Any:
@@ -78,10 +79,3 @@ class Memory:
 
     def free(self, device: int) -> int:
         return max(0, self.total - self._context - self.taken(device))
-
-    def _out_of_memory(self, size: int, free: int, device: int) -> Exception:
-        total = f"a total capacity of {self.total / GIB:.2f} GiB"
-        message = f"CUDA out of memory. Tried to allocate {size / GIB:.2f} GiB. GPU {device} has "
-        message += f"{total} of which {free / GIB:.2f} GiB is free."
-        made: Exception = self._machine.torch.cuda.OutOfMemoryError(message)
-        return made

@@ -83,14 +83,6 @@ class MatmulSettings:
             raise AttributeError(f"Unknown attribute {name}")
         vars(self)[name] = value
 
-    @property
-    def sums_in_float16(self) -> bool:
-        return bool(vars(self).get("allow_fp16_accumulation"))
-
-    @property
-    def uses_tf32(self) -> bool:
-        return "tf32" in (vars(self).get("fp32_precision"), vars(self).get("allow_tf32") and "tf32")
-
 
 class Products:
     def __init__(self, machine: Machine, results: Results, version: tuple[int, int]) -> None:
@@ -145,10 +137,11 @@ class Products:
         return self._launch("int8", a, b, out, Products._integer)
 
     def _kind(self, a: Any, b: Any) -> str:
-        kind = self._names[a.dtype]
-        if kind == "float16" and self.matmul.sums_in_float16:
+        kind, chosen = self._names[a.dtype], vars(self.matmul)
+        if kind == "float16" and chosen.get("allow_fp16_accumulation"):
             return "float16_acc16"
-        if kind == "float32" and self.matmul.uses_tf32:
+        uses_tf32 = chosen.get("allow_tf32") or chosen.get("fp32_precision") == "tf32"
+        if kind == "float32" and uses_tf32:
             return "tf32"
         return kind
 

@@ -23,7 +23,7 @@ ADVICE = (
     "\nCUDA kernel errors might be asynchronously reported at some other API call, so the "
     "stacktrace below might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1"
 )
-Work = Callable[[], None]
+Work = Callable[[], object]
 
 
 class Device:
@@ -77,9 +77,6 @@ class Machine:
         finally:
             self._local.stream = before
 
-    def use_device(self, number: int) -> None:
-        self._local.stream = self.defaults[number]
-
     def need(self, device: Device) -> None:
         """Make the context of a device; raise if that fails, or if the device has died."""
         if device.death:
@@ -118,13 +115,11 @@ class Machine:
     def synchronize(self, device: Any = None) -> None:
         number = number_of(device, self.current_device)
         self.need(self.devices[number])
-        tails = [stream.tail for stream in self.all_streams() if stream.device.number == number]
+        streams = (*self.defaults, *self.streams.values())
+        tails = [stream.tail for stream in streams if stream.device.number == number]
         sleep_until(max([self.devices[number].tail, *tails]))
         self.need(self.devices[number])
         self.make_copies()
-
-    def all_streams(self) -> list[Stream]:
-        return [*self.defaults, *self.streams.values()]
 
     def make_copies(self) -> None:
         with self.lock:

@@ -14,9 +14,7 @@ from textual import events
 from textual.app import App
 from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 from textual.pilot import Pilot
-from textual.screen import Screen
 from textual.strip import Strip
-from textual.widget import Widget
 from textual.widgets import Footer, Select, Static
 
 from gputop.agent.snapshot import Record
@@ -86,30 +84,20 @@ def fleet_screen(state: FleetState) -> FleetScreen:
 
 def shown(pilot: Pilot[None], view: type[LiveView | ScrolledPage | Footer]) -> str:
     found = pilot.app.query_one(view)
-    if isinstance(found, Footer):
-        return keys_in(found.screen)
+    if isinstance(found, Footer):  # the keys that are fully in view, with their labels
+        keys = (key for key in found.children if key.region.right <= found.size.width)
+        return "".join(str(key.render()) for key in keys)
     if isinstance(found, ScrolledPage):
-        return text_in(found)
+        left, top, width, height = found.region
+        strips = lines(pilot.app)[top : top + height]
+        return "\n".join(strip.crop(left, left + width).text.rstrip() for strip in strips)
     return found.text()
-
-
-def text_in(widget: Widget) -> str:
-    left, top, width, height = widget.region
-    strips = widget.screen._compositor.render_strips()[top : top + height]
-    return "\n".join(strip.crop(left, left + width).text.rstrip() for strip in strips)
 
 
 def rendered(page: RenderableType, width: int) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
     lines = console.render_lines(page)
     return "\n".join("".join(part.text for part in line).rstrip() for line in lines)
-
-
-def keys_in(screen: Screen[Any]) -> str:
-    """Return the keys of the footer that are fully in view, with their labels."""
-    footer = screen.query_one(Footer)
-    width = footer.size.width
-    return "".join(str(key.render()) for key in footer.children if key.region.right <= width)
 
 
 in_threads: set[Future[Any]] = set()
@@ -162,6 +150,11 @@ class QuickPilot(Pilot[None]):
             self.app.post_message(key_event(key))
             await settle(self)
 
+    async def click(self, *where: Any, **how: Any) -> bool:
+        clicked = await super().click(*where, **how)
+        await settle(self)
+        return clicked
+
 
 @contextlib.asynccontextmanager
 async def settled(
@@ -174,11 +167,6 @@ async def settled(
         yield app, pilot
 
 
-async def press(pilot: Pilot[None], *keys: str) -> None:
-    await pilot.press(*keys)
-    await settle(pilot)
-
-
 async def type_at_once(pilot: Pilot[None], *keys: str) -> None:
     """Sends keys as one packet does: all are there before the first is handled."""
     for key in keys:
@@ -189,7 +177,6 @@ async def type_at_once(pilot: Pilot[None], *keys: str) -> None:
 async def open_form(pilot: Pilot[None], kind: str = "soak") -> None:
     await settle(pilot)
     await pilot.press("2")
-    await settle(pilot)
     pilot.app.query_one("#kind", Select).value = kind
     await settle(pilot)
 

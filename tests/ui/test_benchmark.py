@@ -79,14 +79,6 @@ def test_more_width_is_more_columns(snapshot: Any) -> None:
     assert "\n".join(text.rstrip() for text in texts(rows)) == snapshot
 
 
-def test_a_reason_takes_at_most_two_rows_of_the_list() -> None:
-    made = view(BASE, RESULT)
-    assert made.wanted == 3
-    made.show(made.results, "It is not kept. " * 20)
-    assert made.wanted == 5
-    assert [len(made.draw(60, height)) for height in (9, 3)] == [5, 4]
-
-
 def test_a_check_has_the_figures_of_its_soak_and_the_sum_of_its_times() -> None:
     soaked, copied = parts()
     made = check_result([replace(copied, wrong_elements=2), soaked])

@@ -36,7 +36,6 @@ def state_of(app: GputopApp) -> FleetState:
 
 async def pressed(pilot: Pilot[None], *keys: str) -> str:
     await pilot.press(*keys)
-    await settle(pilot)
     return text_of(lines(pilot.app))
 
 

@@ -41,16 +41,12 @@ def fields(app: GputopApp) -> tuple[Any, Any]:
     return choice(app, "device").value, choice(app, "dtype").value
 
 
-async def in_the_size_field(pilot: Pilot[None], value: str) -> None:
-    await open_form(pilot)
-    field(pilot.app, "size").value = value  # type: ignore[arg-type]
-    field(pilot.app, "size").focus()  # type: ignore[arg-type]
-    await settle(pilot)
-
-
 async def test_in_a_field_letters_act_and_digits_are_text(endless: type[EndlessSession]) -> None:
     async with settled(app_with(no_driver(), sample())) as (app, pilot):
-        await in_the_size_field(pilot, "auto")
+        await open_form(pilot)
+        field(app, "size").value = "auto"
+        field(app, "size").focus()
+        await settle(pilot)
         await pilot.press("1", "2", "8", "b")
         assert [request.size for request in endless.requests] == [128]
         assert app.focused is None

@@ -30,9 +30,7 @@ from tests.ui.pilots import (
     dashboard_of,
     lines,
     noted,
-    press,
     send,
-    settle,
     settled,
     shown,
     text_of,
@@ -58,7 +56,6 @@ async def test_b_starts_nothing_while_the_driver_is_still_starting(
         assert session.requests == []
         assert "still starting" in noted(app)
         await pilot.click("#start")
-        await settle(pilot)
         assert {request.target.kind for request in session.requests} == {"cpu"}
 
 
@@ -66,11 +63,9 @@ async def test_a_click_on_a_tab_opens_it_and_on_a_key_presses_it() -> None:
     async with settled(app_with(inventory(1), sample(1, [])), (59, 24)) as (app, pilot):
         assert shown(pilot, Header).startswith(" gputop  1 Monitor  2  3  ")
         await pilot.click(Header, offset=(" gputop  1 Monitor  2".index("2"), 0))
-        await settle(pilot)
         assert shown(pilot, Header).startswith(" gputop  1  2 Benchmark  3  ")
         await pilot.press("1")
         await pilot.click(Header, offset=(" gputop  1".index("1"), 1))
-        await settle(pilot)
         assert app.query_one(WhyPage).display, "the status leads to the findings"
         await pilot.press("1")
         assert "b Stress test" in shown(pilot, Footer)
@@ -78,7 +73,6 @@ async def test_a_click_on_a_tab_opens_it_and_on_a_key_presses_it() -> None:
         drawn = shown(pilot, Footer)
         assert drawn.startswith(" ? Help  q Quit  Esc Back")
         await pilot.click(Footer, offset=(drawn.index("Esc"), 0))
-        await settle(pilot)
         assert "Details" in shown(pilot, Footer)
         await pilot.click(Footer, offset=(drawn.index("q Quit"), 0))
         await pilot.pause()
@@ -172,10 +166,10 @@ async def test_what_a_key_does_is_drawn_at_once() -> None:
     }
     async with settled(app_with(*scenes.job(2, 30)), (120, 40)) as (app, pilot):
         for opens, keys in tabs.items():
-            await press(pilot, *opens.split())
+            await pilot.press(*opens.split())
             for key in keys.split():
                 before = text_of(lines(app)[2:-1])
-                await press(pilot, key)
+                await pilot.press(key)
                 assert text_of(lines(app)[2:-1]) != before, (opens, key)
 
 
@@ -259,7 +253,6 @@ async def test_every_setting_has_a_line() -> None:
             await type_at_once(pilot, *(["left"] if name == "readonly" else []), "down")
         assert setting(app, "readonly")[1] == "on", "only a restart turns it off"
         await pilot.click(OptionList, offset=(5, 3))
-        await settle(pilot)
         assert not app.settings.bell
         await pilot.press("f2")
         assert app.screen is app.first

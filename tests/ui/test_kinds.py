@@ -24,7 +24,7 @@ from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.run import Run
 from gputop.ui.benchmark import group_table, throughput_chart
 from gputop.ui.benchmark import readout as run_title
-from gputop.ui.benchmark.plot import COLOURS, round_up
+from gputop.ui.benchmark.plot import COLOURS
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.result_tables import table_rows
 from gputop.ui.benchmark.results import ResultsView
@@ -115,12 +115,6 @@ def test_a_part_of_a_check_says_which_it_is_and_how_long_all_take() -> None:
     view.run, view.check = group(1, 30.0), check
     check.number = 3
     assert texts(view.draw(120, 1))[0].startswith(" Part 3 of 5, ")
-
-
-def test_the_top_of_an_axis_is_a_round_number() -> None:
-    values = (0.9, 1.1, 1.5, 1.9, 2.3, 2.9, 3.9, 4.9, 5.9, 7.9, 9.9, 1010)
-    tops = [1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10, 1200]
-    assert [round_up(value) for value in values] == pytest.approx(tops)
 
 
 def test_the_best_of_a_search_is_the_best_that_was_confirmed() -> None:

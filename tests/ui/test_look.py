@@ -216,13 +216,11 @@ def linear(value: float) -> float:
     return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
 
 
-def luminance(rgb: RGB) -> float:
-    return 0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2]
-
-
 def contrast(style: Style, *, on_white: bool) -> float:
     """As WCAG 2 defines it, 1 to 21."""
-    low, high = sorted((luminance(rgb_of(style)), 1.0 if on_white else 0.0))
+    red, green, blue = rgb_of(style)
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    low, high = sorted((luminance, 1.0 if on_white else 0.0))
     return (high + 0.05) / (low + 0.05)
 
 
@@ -364,7 +362,6 @@ def test_without_colours_a_fault_is_reversed_and_labels_are_faint() -> None:
         ("TERM=xterm-256color NO_COLOR=", Terminal(256)),
         ("TERM=xterm-256color LC_ALL=C LANG=C.UTF-8", Terminal(256, ascii=True)),
         ("TERM=xterm-256color LC_ALL=de_DE.utf8@euro", Terminal(256)),
-        ("TERM=xterm-256color LANG=ja_JP.eucJP LC_ALL=C.UTF-8", Terminal(256)),
         ("TERM=xterm-256color LANG=C.UTF-8 LC_CTYPE=de_DE.ISO-8859-1", Terminal(256, ascii=True)),
     ],
 )

@@ -271,7 +271,6 @@ async def test_every_panel_stays_where_it_is_while_findings_come_and_go() -> Non
 async def test_a_double_click_on_a_device_opens_its_page_with_its_processes() -> None:
     async with settled(app_with(*scenes.job(2, 3)), (100, 30)) as (app, pilot):
         await pilot.click(DevicesView, offset=(5, 10), times=2)
-        await settle(pilot)
         assert shown(pilot, DeviceTitle).startswith("1 H100")
         assert dashboard_of(app).tabs.shown == "page"
         for pid in (812_401, 812_400):

@@ -23,7 +23,7 @@ from gputop.ui.processes.signal_dialog import Order, SendSignal, signal_targets
 from gputop.ui.processes.signals import send_signal
 from tests.agent.test_procfs import BOUND, NOBODY, child, proc, start_of
 from tests.streams import device, process
-from tests.ui.pilots import lines, settle, settled, text_of
+from tests.ui.pilots import lines, settled, text_of
 
 DEVICES = tuple(device(index) for index in range(12))
 LAUNCHER: dict[str, Any] = {
@@ -112,7 +112,6 @@ def test_more_than_eight_devices_or_processes_are_counted_and_long_texts_are_cut
 async def test_a_click_on_a_signal_asks() -> None:
     async with settled(SignalApp(process(4242, 0)), (80, 24)) as (app, pilot):
         await pilot.click(OptionList, offset=(5, 2))
-        await settle(pilot)
         assert "Send KILL to 4242" in dialog(pilot)
         assert app.answers == []
         await pilot.press("n", "end", "enter", "y")

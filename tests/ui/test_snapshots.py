@@ -39,8 +39,7 @@ def named(size: object) -> str:
 def ready(*keys: str) -> Any:
     async def run_before(pilot: Pilot[None]) -> None:
         await settle(pilot)
-        for key in keys:
-            await pilot.press(key)
+        await pilot.press(*keys)
         for field in pilot.app.screen.query(Input):
             field.cursor_blink = False
         await settle(pilot)
@@ -48,8 +47,7 @@ def ready(*keys: str) -> Any:
     return run_before
 
 
-def crowded() -> list[Record]:
-    return scenes.job(8, 2, processes=tuple(crowd(1000)))
+CROWD = tuple(crowd(1000))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +61,7 @@ def crowded() -> list[Record]:
         pytest.param(lambda: [no_driver(), sample()], NARROW, "", id="no driver"),
         pytest.param(partial(scenes.job, 2), NARROW, "enter", id="page, narrow"),
         pytest.param(partial(scenes.job, 2), MEDIUM, "enter", id="page"),
-        pytest.param(crowded, NARROW, "3", id="processes"),
+        pytest.param(partial(scenes.job, 8, 2, processes=CROWD), NARROW, "3", id="processes"),
         pytest.param(partial(scenes.job, 8), USUAL, "3 f9 enter", id="signal"),
         pytest.param(partial(scenes.job, 2), NARROW, "question_mark", id="help, narrow"),
         pytest.param(partial(scenes.job, 2), MEDIUM, "question_mark", id="help"),
