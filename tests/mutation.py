@@ -185,6 +185,7 @@ def found_by(fault: Fault, folder: Path, seconds: float) -> str | None:
 def failing_test(folder: Path, tests: list[str], deadline: float) -> str | None:
     """Return the first of the tests that fails, or None; the deadline counts as a failure."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "--no-header"]
+    command.append("--snapshot-warn-unused")  # those of slow tests
     with subprocess.Popen(
         [*command, "-p", "no:cacheprovider", f"--basetemp={folder / 'temp'}", *tests],
         cwd=folder,

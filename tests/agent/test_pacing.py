@@ -46,6 +46,17 @@ def test_one_sample_is_on_its_way_and_those_between_are_dropped() -> None:
     assert pacing.select(sample(11)) == []
 
 
+def test_samples_before_the_first_request_are_on_their_way_too() -> None:
+    pacing = Pacing()
+    for n in range(3):
+        pacing.select(sample(n))
+    for _ in range(3):
+        pacing.ask()
+    assert pacing.select(sample(3)) == []
+    pacing.ask()
+    assert samples(pacing.select(sample(4)))
+
+
 def test_events_utilization_and_inventories_are_kept_for_the_next_sample() -> None:
     pacing = asked()
     pacing.select(sample(0))

@@ -7,7 +7,13 @@ import pytest
 from gputop.bench.events import Comparison, Conditions, Point, Result
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, DATASHEET
 from gputop.bench.results.measures import best_row, best_row_text
-from gputop.bench.results.page import condition_facts, figure_facts, result_page
+from gputop.bench.results.page import (
+    Facts,
+    condition_facts,
+    device_blocks,
+    figure_facts,
+    result_page,
+)
 from gputop.bench.results.tables import table as table_of
 from gputop.bench.results.verdict import with_verdicts
 from gputop.output.result_pages import page_text
@@ -170,6 +176,8 @@ def test_figures_have_one_format(changes: dict[str, Any], name: str, text: str) 
 def test_a_table_has_its_notes_and_no_throughput() -> None:
     text = result_text(of("sweep", SWEEP, notes=("int8: this torch has none", "the time was up")))
     assert text.count("note ") == 2
+    of_several, *_ = device_blocks("GPU 1", replace(RESULT, notes=("a note",)))
+    assert of_several == Facts("", [("GPU 1", "a note")])
     assert "TFLOP/s" not in result_text(of("copy", COPY, tflops_mean=None, tflops_peak=None))
 
 

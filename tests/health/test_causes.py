@@ -7,7 +7,7 @@ from gputop.agent.device import DeviceState
 from gputop.agent.snapshot import Machine, MachineState
 from gputop.health.causes import Cause, find_causes, place_of, shared_numbers, title_of
 from gputop.health.conditions import machine_findings, state_findings
-from gputop.health.findings import Evidence, Finding, Severity, name_devices
+from gputop.health.findings import Evidence, Finding, Severity, name_devices, phrase
 from gputop.health.judge import RULES
 from tests.streams import NO_DRIVER, device, inventory, lost, sample
 
@@ -147,3 +147,14 @@ def test_each_of_several_machines_has_its_own_findings() -> None:
     part = dataclasses.replace(sample(1), problem=NO_DRIVER)
     found = machine_findings(part, inventory(1))
     assert texts(found) == [f"Host node07: shown only in part, {NO_DRIVER.why}"]
+
+
+def test_a_line_that_is_too_long_loses_its_last_parts() -> None:
+    parts = ("hot", ["90 °C", "lost 3 s"], ["slow", "old"])
+    assert [phrase(*parts, room) for room in (31, 30, 25, 19, 9)] == [
+        "hot: 90 °C, lost 3 s; slow; old",
+        "hot: 90 °C, lost 3 s; slow",
+        "hot: 90 °C, lost 3 s",
+        "hot: 90 °C",
+        "hot",
+    ]
