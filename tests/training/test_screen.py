@@ -197,7 +197,7 @@ async def test_f9_asks_and_sends_a_signal(tmp_path: Path, monkeypatch: pytest.Mo
         await pilot.press("f9")
         await until(pilot, lambda: isinstance(app.screen, SendSignal))
         await pilot.press("down", "enter")
-        assert isinstance(app.screen, ConfirmScreen)
+        await until(pilot, lambda: isinstance(app.screen, ConfirmScreen))
         assert sent == []
         await pilot.press("y")
         await until(pilot, lambda: len(app._notifications) == 1)
