@@ -244,7 +244,6 @@ def earlier(target: Target, mean: float) -> Result:
         ([ended(GPUS[0], stopped="unwatched", wrong_elements=1), ended(GPUS[1])], 1),
         ([ended(GPUS[0], 600.0), failed(GPUS[1])], 3),
         ([ended(GPUS[0], 600.0), ended(GPUS[1], stopped="user")], 130),
-        ([ended(GPUS[0], 600.0), ended(GPUS[1], wrong_elements=1)], 1),
         ([failed(GPUS[0]), failed(GPUS[1], 1)], 1),
     ],
 )

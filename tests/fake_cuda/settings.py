@@ -1,5 +1,3 @@
-"""Settings of the fake CUDA, and the faults of its devices."""
-
 from __future__ import annotations
 
 import builtins
@@ -70,14 +68,6 @@ class Settings:
     @property
     def compute_capability(self) -> tuple[int, int]:
         major, _, minor = self.capability.partition(".")
-        return int(major), int(minor)
-
-    @property
-    def version(self) -> tuple[int, int] | None:
-        """The version of torch that is imitated, or None for the real one."""
-        if not self.torch:
-            return None
-        major, minor, *_ = self.torch.split(".")
         return int(major), int(minor)
 
     def environment(self) -> dict[str, str]:
