@@ -32,7 +32,7 @@ def install() -> None:
 
     settings = from_environment()
     names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    machine = Machine(torch, settings, len(names) or settings.devices)
+    machine = Machine(torch, settings, len(names) or 1)
     memory = Memory(machine)
     results = Results(memory.reference)
     shown = settings.torch or torch.__version__.partition("+")[0]

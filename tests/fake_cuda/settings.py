@@ -56,8 +56,6 @@ class Settings:
     """Version of torch whose interface is imitated, such as `2.4`; empty for the real one's."""
     archs: str = "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120"
     """Architectures that this torch was built for."""
-    devices: int = 1
-    """Number of GPUs, unless CUDA_VISIBLE_DEVICES lists them."""
     memory_gib: float = 80.0
     context_mib: float = 600.0
     rates: Mapping[str, float] = field(default_factory=dict)

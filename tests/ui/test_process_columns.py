@@ -31,7 +31,6 @@ def test_columns_fill_any_width_and_the_sorted_one_is_always_shown(
         (columns.CPU, {"absent": {"cpu_percent": Absence.NOT_SUPPORTED}}, True),
         (columns.WHERE, {}, True),
         (columns.WHERE, {"slurm_job": "1"}, False),
-        (columns.AGE, {"start_time": None}, True),
     ],
 )
 def test_a_column_is_empty_if_nothing_is_known_of_any(
