@@ -21,7 +21,7 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import HelpPage
 from tests.streams import PreparedStream, inventory, process, sample
-from tests.ui.pilots import app_with, dashboard_of, lines, press, settle, shown, text_of, until
+from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of, until
 from tests.ui.test_ranks import hanging
 
 PID = 4242
@@ -196,10 +196,10 @@ async def test_f9_asks_and_sends_a_signal(tmp_path: Path, monkeypatch: pytest.Mo
         await read(pilot)
         await pilot.press("f9")
         await until(pilot, lambda: isinstance(app.screen, SendSignal))
-        await press(pilot, "down", "enter")
+        await pilot.press("down", "enter")
         assert isinstance(app.screen, ConfirmScreen)
         assert sent == []
-        await press(pilot, "y")
+        await pilot.press("y")
         await until(pilot, lambda: len(app._notifications) == 1)
         (note,) = app._notifications
         assert "got no signal" in note.message
@@ -215,7 +215,6 @@ async def test_without_a_training_there_is_no_tab_and_no_key_of_it() -> None:
         (note,) = app._notifications
         assert "are the tabs" in note.message
         await pilot.press("question_mark")
-        await settle(pilot)
         page = app.screen
         assert isinstance(page, HelpPage)
         assert not page.groups.get("Training")
