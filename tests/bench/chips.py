@@ -1,5 +1,3 @@
-"""What the GPUs of the table of peaks are made of, for the formula."""
-
 from typing import NamedTuple
 
 

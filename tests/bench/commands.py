@@ -1,5 +1,3 @@
-"""Running `gputop bench` as a program of its own."""
-
 import argparse
 import os
 import pty

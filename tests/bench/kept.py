@@ -1,5 +1,3 @@
-"""Results to compare: of a GPU, by one method, unless a test says otherwise."""
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any

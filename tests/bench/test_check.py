@@ -113,18 +113,12 @@ def test_a_part_that_is_wrong_does_not_end_the_others_and_decides_the_status(
     assert "soak tf32: left out, " in page
 
 
-@pytest.mark.parametrize(
-    ("level", "kind", "title"),
-    [
-        ("quick", "memory", ", 2 of 5 parts ran"),
-        ("quick", "collective", ""),
-    ],
-)
+@pytest.mark.parametrize(("kind", "title"), [("memory", ", 2 of 5 parts ran"), ("collective", "")])
 def test_a_check_that_is_stopped_prints_what_was_done(
-    ends: Ends, capsys: pytest.CaptureFixture[str], level: str, kind: str, title: str
+    ends: Ends, capsys: pytest.CaptureFixture[str], kind: str, title: str
 ) -> None:
     ends.by_kind[kind] = Done(replace(RESULT, kind=kind, stopped="user"))
-    assert run("--level", level) == 130
+    assert run() == 130
     page = capsys.readouterr().out
     assert page.startswith("Stopped before the end. No fault found until then.\n")
     assert page.splitlines()[2].endswith(title)

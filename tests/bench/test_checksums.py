@@ -158,7 +158,7 @@ def test_right_products_are_not_accused(
 
 def test_the_run_counts_every_product(monkeypatch: pytest.MonkeyPatch) -> None:
     product, _ = verified("float32", 192, 192, 192)
-    run, _ = run_in_process(0.3)
+    run = run_in_process(0.3)
     totals = run.totals = throughput.SoakTotals(product.flop)
     monkeypatch.setattr(product, "exact", lambda: 0)
     product.faults = {30: one_sigma}

@@ -47,7 +47,6 @@ def test_json_is_all_that_is_on_standard_output() -> None:
         (["--device", "gpu"], 2, "--device: 'gpu' is not a list of GPUs"),
         (["--memory-share", "2"], 2, "--memory-share: '2' is not a share"),
         (["--tolerance", "101"], 2, "percentage"),
-        (["--tolerance", "-1"], 2, "percentage"),
         (["--min-percent-of-peak", "nan"], 2, "percentage"),
         (["--device", "cpu", "--memory-share", "0.00001"], 3, "0.001 % of that may be used"),
         (["--dtype", "fp4"], 2, "--dtype: 'fp4' is not a data type. Choose from float32, tf32"),

@@ -94,11 +94,7 @@ ANSWERS = [
     ),
     (FAST, on_gpu(5, 798.0, 1450.0), "The same within 1 %."),
     (FAST, on_gpu(5, 776.0, 1450.0), "The same within 3 %."),
-    (
-        BEFORE,
-        SLOWER,
-        f"The second run is 5 % slower than the first: {SLOWER_BY}.",
-    ),
+    (BEFORE, SLOWER, f"The second run is 5 % slower than the first: {SLOWER_BY}."),
     (
         BASE,
         replace(BARE, tflops_mean=900.0),

@@ -95,10 +95,6 @@ def test_a_table_fits_into_its_width_and_wider_is_more(title: str, width: int) -
     assert "POWER" not in result_list(RUNS[4:]).splitlines()[0], "nothing is known of it"
 
 
-def test_all_columns_of_the_tab_fit_on_a_wide_terminal() -> None:
-    assert sum(column.width + 2 for column in COLUMNS) <= 202
-
-
 def texts(result: Result) -> dict[str, str]:
     return {column.title: column.text(result) for column in COLUMNS}
 
@@ -116,13 +112,10 @@ SEARCH = table("peak", (Point("confirmed", 8, {"tflops": 9.0}),), tflops_mean=3.
         (BASE, "SIZE", "8192"),
         (replace(BASE, m=1, n=2, k=3), "SIZE", "1×2×3"),
         (RUNS[3], "SIZE", "–"),
-        (BASE, "TFLOP/s", "780"),
         (SEARCH, "TFLOP/s", "9.00"),
         (RUNS[3], "BEST ROW", "device to device: 3900 GB/s"),
         (BASE, "POWER", "690 W"),
-        (BASE, "CLOCK", "1515 MHz"),
         (BASE, "HEAT", "67°C"),
-        (BASE, "VERDICT", "ok"),
         (replace(BASE, stopped="user"), "VERDICT", "stopped"),
         (replace(BASE, stopped="limit"), "VERDICT", "too hot"),
         (replace(BASE, stopped="a word of later\n"), "VERDICT", "a word of later␊"),

@@ -177,9 +177,7 @@ def test_whatever_is_drawn_is_inside_and_well_formed(
         (SvgAxis(1.0, 16.0, 2), [1.0, 2.0, 4.0, 8.0, 16.0]),
         (SvgAxis(1.0, 2.0**16, 2), [4.0**n for n in range(9)]),
         (SvgAxis(0.0, 6.0), [0, 1, 2, 3, 4, 5, 6]),
-        (SvgAxis(0.0, 60.5), [0, 20, 40, 60]),
         (SvgAxis(0.0, 148.0), [0, 25, 50, 75, 100, 125]),
-        (SvgAxis(0.0, 840.0), [0, 200, 400, 600, 800]),
         (SvgAxis(0.0, 0.04), [0, 0.01, 0.02, 0.03, 0.04]),
         (SvgAxis(3.0, 3.0), [3.0]),
     ],
@@ -195,8 +193,3 @@ def test_an_axis_is_logarithmic_if_the_values_are_far_apart() -> None:
     assert y_axis([3, 500]) == SvgAxis(0, 530)
     assert y_axis([3, 899]).base is None
     assert y_axis([3, 900]) == SvgAxis(1, 1000, 10)
-
-
-@pytest.mark.parametrize(("largest", "label"), [(0.04, "0.01"), (2e6, "2000000")])
-def test_the_labels_of_sizes_are_short(largest: float, label: str) -> None:
-    assert f">{label}</text>" in chart_figure(Chart("tflops", {"": [(largest, 1.0)]}, "N"))

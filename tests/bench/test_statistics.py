@@ -48,11 +48,6 @@ def series(
     return found
 
 
-def burst(share: float, seconds: float) -> Callable[[float], float]:
-    """The rate is higher by that share at the beginning."""
-    return lambda at: 1 + share if at < seconds - 1e-6 else 1.0
-
-
 def of(windows: list[Window]) -> Result:
     """The statistics of a run of these windows."""
     return with_statistics(BARE, windows)
@@ -72,7 +67,10 @@ def test_noise_alone_shows_neither_a_droop_nor_a_dip(seconds: float, correlation
 @pytest.mark.parametrize("length", [0.1, 0.4, 2.0])
 def test_a_short_burst_is_shown_with_an_interval_around_it(length: float) -> None:
     runs, expected = 100, 100 * (1 - 1 / 1.15)
-    found = [drooped(series(seed, 60.0, 0.01, 0.5, burst(0.15, length))) for seed in range(runs)]
+    found = [
+        drooped(series(seed, 60.0, 0.01, 0.5, lambda at: 1.15 if at < length - 1e-6 else 1.0))
+        for seed in range(runs)
+    ]
     assert all(each.low > 0 for each in found)
     assert sum(each.low <= expected <= each.high for each in found) >= 0.95 * runs
 

@@ -97,7 +97,6 @@ CASES: dict[str, Result | Among] = {
         wrong_elements=9, mismatches={"wrong": 1, "unexplained": 1, "other bits": 7}
     ),
     "wrong elements": gpu(wrong_elements=3, checks=6, device_index=None),
-    "wrong, and unwatched": gpu(wrong_elements=1, stopped="unwatched"),
     "wrong and hot": gpu({"clock_event_seconds": {"hw_thermal": 40.0}}, wrong_elements=2),
     "wrong on a CPU": replace(CPU, wrong_elements=1),
     "wrong words in memory": gpu(kind="memory", wrong_elements=3),
@@ -112,11 +111,6 @@ CASES: dict[str, Result | Among] = {
         {"clock_event_seconds": {"sw_thermal": 42.0}}, **LATE, time_to_steady_seconds=15.0
     ),
     "hot without an index": gpu({"clock_event_seconds": {"sw_thermal": 42.0}}, device_index=None),
-    "hot and a little slower": gpu(
-        {"clock_event_seconds": {"sw_thermal": 42.0}},
-        droop_percent=1.4,
-        droop_interval_percent=(1.2, 1.6),
-    ),
     "hot without a droop": gpu(
         {"clock_event_seconds": {"sw_thermal": 42.0}, "power_limit_watts": None}
     ),

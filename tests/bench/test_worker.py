@@ -115,12 +115,10 @@ class Corrupting(products.Product):
             self.c[7, 11] *= -1
 
 
-def made(
-    dtype: str = "float32", n: int = 192, shape: tuple[int, int, int] = (0, 0, 0), **how: bool
-) -> Corrupting:
+def made(dtype: str = "float32", n: int = 192) -> Corrupting:
     torch = load_torch()
     torch.manual_seed(1)
-    product = Corrupting(torch, dtype, shape if any(shape) else (n, n, n), "cpu", **how)
+    product = Corrupting(torch, dtype, (n, n, n), "cpu")
     product.fill()
     return product
 
@@ -142,9 +140,8 @@ def test_a_wrong_element_is_found_and_counted(dtype: str) -> None:
     assert device.mismatches == {"wrong": 1}
 
 
-def run_in_process(seconds: float = 0.3) -> tuple[RecordedRun, list[dict[str, Any]]]:
-    run = RecordedRun(worker_request(request(size=192, seconds=seconds)))
-    return run, run.sent
+def run_in_process(seconds: float = 0.3) -> RecordedRun:
+    return RecordedRun(worker_request(request(size=192, seconds=seconds)))
 
 
 def paced(device: Any, products: int) -> throughput.Pace:
@@ -152,7 +149,7 @@ def paced(device: Any, products: int) -> throughput.Pace:
 
 
 def test_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, _ = run_in_process(600.0)
+    run = run_in_process(600.0)
     device = cpu()
     device.rest_seconds = 7.0
     waits: list[float] = []
@@ -229,7 +226,7 @@ class Instant:
 def test_no_batch_is_launched_that_the_run_does_not_need(
     product_seconds: float, seconds: float, waiting: int
 ) -> None:
-    run, _ = run_in_process(seconds)
+    run = run_in_process(seconds)
     product = made()  # before the device's clock starts: it may import torch
     device = Instant(product_seconds)
     loads.measure(device, run, product, throughput.Pace(device, product_seconds, 0.0))
@@ -285,7 +282,7 @@ def test_a_run_without_progress_is_stuck_and_after_the_plan_its_device_hangs(
 
 
 def test_a_slow_product_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, _ = run_in_process(1.0)
+    run = run_in_process(1.0)
     longest: list[float] = []
     monkeypatch.setattr(run, "working", longest.append)
     product = made()  # before the device's clock starts: it may import torch
@@ -314,7 +311,7 @@ def test_auto_is_large_enough_and_short_enough(
         return float(seconds_of(n))
 
     monkeypatch.setattr(loads, "_seconds_of_one", seconds_of_one)
-    run, _ = run_in_process()
+    run = run_in_process()
     run.request = replace(run.request, size=None)
     device: Any = SimpleNamespace(smallest_size=64)
     assert loads.choose_size(device, run) == size
@@ -380,7 +377,7 @@ def test_which_precision_ran_is_seen_by_its_error(
 
 
 def test_errors_are_one_line_with_a_remedy() -> None:
-    run, _ = run_in_process()
+    run = run_in_process()
     no_room = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nadvice\n")
     assert errors.explain(no_room, None, run.request).kind == "memory"
     other = errors.explain(
@@ -469,7 +466,7 @@ def test_burn_takes_operands_from_all_over_the_memory_it_may_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(burn.COPIED_BYTES, "cpu", 1 << 20)
-    run, _ = run_in_process()
+    run = run_in_process()
     run.request = replace(run.request, free_bytes=fixed_bytes("cpu") + (8 << 20))
     first = made(n=192)
     first.keep_first()

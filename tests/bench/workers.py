@@ -1,5 +1,3 @@
-"""Starting the real worker by hand, and pretending to be one."""
-
 import importlib.util
 import json
 import os

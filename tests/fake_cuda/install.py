@@ -32,15 +32,14 @@ def install() -> None:
 
     settings = from_environment()
     names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    machine = Machine(torch, settings, len(names) or settings.devices)
+    machine = Machine(torch, settings, len(names) or 1)
     memory = Memory(machine)
     results = Results(memory.reference)
-    real_version = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    version = settings.version or (real_version[0], real_version[1])
     shown = settings.torch or torch.__version__.partition("+")[0]
     torch.version.cuda = "12.8"
     torch.__version__ = type(torch.__version__)(f"{shown}+cu128")
-    products = Products(machine, results, version)
+    major, minor, *_ = shown.split(".")
+    products = Products(machine, results, (int(major), int(minor)))
     _patch_tensors(machine, memory, results)
     torch.mm, torch._scaled_mm, torch._int_mm = products.mm, products.scaled_mm, products.int_mm
     torch.backends.cuda.matmul = products.matmul

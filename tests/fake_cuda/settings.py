@@ -1,5 +1,3 @@
-"""Settings of the fake CUDA, and the faults of its devices."""
-
 from __future__ import annotations
 
 import builtins
@@ -58,8 +56,6 @@ class Settings:
     """Version of torch whose interface is imitated, such as `2.4`; empty for the real one's."""
     archs: str = "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120"
     """Architectures that this torch was built for."""
-    devices: int = 1
-    """Number of GPUs, unless CUDA_VISIBLE_DEVICES lists them."""
     memory_gib: float = 80.0
     context_mib: float = 600.0
     rates: Mapping[str, float] = field(default_factory=dict)
@@ -70,14 +66,6 @@ class Settings:
     @property
     def compute_capability(self) -> tuple[int, int]:
         major, _, minor = self.capability.partition(".")
-        return int(major), int(minor)
-
-    @property
-    def version(self) -> tuple[int, int] | None:
-        """The version of torch that is imitated, or None for the real one."""
-        if not self.torch:
-            return None
-        major, minor, *_ = self.torch.split(".")
         return int(major), int(minor)
 
     def environment(self) -> dict[str, str]:

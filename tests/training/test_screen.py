@@ -215,7 +215,6 @@ async def test_without_a_training_there_is_no_tab_and_no_key_of_it() -> None:
         (note,) = app._notifications
         assert "are the tabs" in note.message
         await pilot.press("question_mark")
-        await settle(pilot)
         page = app.screen
         assert isinstance(page, HelpPage)
         assert not page.groups.get("Training")

@@ -1,5 +1,3 @@
-"""Fixtures for the tests of the screen."""
-
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,5 +1,3 @@
-"""Helpers for tests that drive the dashboard."""
-
 import asyncio
 import contextlib
 import io

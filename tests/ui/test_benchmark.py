@@ -263,11 +263,7 @@ async def test_the_parts_of_a_check_are_one_row_that_unfolds_and_has_a_report(
         assert shown(pilot, ResultsView).splitlines()[2] == second
 
 
-async def test_q_keeps_what_was_measured(
-    endless: type[EndlessSession], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept: list[Result] = []
-    monkeypatch.setattr(store, "append", keep_in(kept))
+async def test_q_keeps_what_was_measured(endless: type[EndlessSession], kept: list[Result]) -> None:
     async with settled(app_with(inventory(1), sample(1, [])), (80, 24)) as (app, pilot):
         await pilot.press("b", "q")
         await pilot.pause()

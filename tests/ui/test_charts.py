@@ -75,14 +75,6 @@ def test_a_dot_is_the_mean_of_the_samples_in_its_time_that_have_a_value() -> Non
     assert axis.means([], []) == [None, None, None]
 
 
-@pytest.mark.parametrize(
-    ("dots", "width", "text"),
-    [(64, 1, "64 s"), (64, 5, "5 min"), (64, 25, "27 min"), (64, 600, "10.7 h")],
-)
-def test_a_chart_says_how_long_it_reaches_back(dots: int, width: float, text: str) -> None:
-    assert Axis(0.0, width, dots).text == text
-
-
 def test_each_zoom_shows_more_time() -> None:
     spans = [axis_of(0.0, 60, 0.1, zoom).text for zoom in range(len(WIDTHS))]
     assert (

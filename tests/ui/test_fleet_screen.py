@@ -1,5 +1,4 @@
 import dataclasses
-import itertools
 import re
 from typing import Any
 
@@ -215,7 +214,6 @@ def test_a_picture(snap_compare: Any) -> None:
     ("text", "passes"),
     [
         ("", True),
-        ("rack=r000", True),
         ("rack=r00", False),
         ("rack=r00*", True),
         ("rack!=r001", True),
@@ -224,7 +222,6 @@ def test_a_picture(snap_compare: Any) -> None:
         ("cluster=a job~chat", False),
         ("gpu=0", True),
         ("LLM", True),
-        ("nobody", False),
         ("rack=", True),
     ],
 )
@@ -253,14 +250,6 @@ def test_every_gpu_has_a_place_of_its_own(count: int, by: str, width: int) -> No
     spots = [spot for row in places.rows.values() for spot in row]
     assert sorted(spot.gpu.key for spot in spots) == sorted(g.key for g in SOME.gpus[:count])
     assert len({(spot.y, spot.x) for spot in spots}) == count
-
-
-def test_groups_side_by_side_and_the_length_of_their_rows() -> None:
-    found = []
-    for by, width in itertools.product(("host", "rack", "cluster"), (30, 60, 120, 320)):
-        made = MapLayout(group_gpus(SOME.gpus, by), width)
-        found.append(f"{len(made.names[0])}×{len(made.rows[0])}")
-    assert " ".join(found) == "1×4 1×8 3×24 9×72 1×8 1×32 1×64 3×192 1×8 1×32 1×96 1×256"
 
 
 def test_the_median_is_of_known_values() -> None:

@@ -1,5 +1,3 @@
-"""Keys, clicks and notes: which act where, and in which order."""
-
 import dataclasses
 import re
 from collections.abc import Callable

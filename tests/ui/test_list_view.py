@@ -1,5 +1,3 @@
-"""The list widget: order, filter, selection and scrolling, as drawn."""
-
 from typing import Any, NamedTuple
 
 from gputop.ui.drawing.cells import text_of

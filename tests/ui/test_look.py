@@ -52,23 +52,19 @@ from tests.ui.pilots import app_with, lines, noted, settle, settled, text_of
 AWAY = (DeviceState.LOST, DeviceState.NOT_RESPONDING, DeviceState.NEEDS_RESET)
 
 
-def busy_stream() -> PreparedStream:
-    devices = (readings(0), *(lost(n, state) for n, state in enumerate(AWAY, 1)))
-    foreign = process(78, 0, user="Zoë", command="python 训练.py --naïve → ░▒▓ 🚀")
-    made = dataclasses.replace(sample(4, [foreign, process(79, 1)]), devices=devices)
-    simulated = dataclasses.replace(  # nothing gets old while a slow machine draws
-        inventory(4), source=Source.SIMULATED, interval_seconds=60.0
-    )
-    return PreparedStream(simulated, *[made] * 30)
-
-
 SCREENS = "|c|question_mark down|escape ctrl+p|escape 2|tab enter|escape tab tab|1 b|x"
 """Keys that lead from one screen to the next: the monitor, its rows, the help, the palette, the
 benchmark, its open list, a field, a run and a note."""
 
 
 async def drawn(**options: Any) -> list[Strip]:
-    app = GputopApp(busy_stream(), **options)
+    devices = (readings(0), *(lost(n, state) for n, state in enumerate(AWAY, 1)))
+    foreign = process(78, 0, user="Zoë", command="python 训练.py --naïve → ░▒▓ 🚀")
+    made = dataclasses.replace(sample(4, [foreign, process(79, 1)]), devices=devices)
+    simulated = dataclasses.replace(  # nothing gets old while a slow machine draws
+        inventory(4), source=Source.SIMULATED, interval_seconds=60.0
+    )
+    app = GputopApp(PreparedStream(simulated, *[made] * 30), **options)
     found: list[Strip] = []
     async with settled(app, (100, 34), notifications=True) as (_, pilot):
         for keys in SCREENS.split("|"):
@@ -428,10 +424,8 @@ def test_a_glyph_of_ours_has_one_of_its_own(character: str) -> None:
     ("text", "plain"),
     [
         ("node07 · driver 580", "node07 | driver 580"),
-        ("2·N³", "2*N3"),
         ("François Müller", "Francois Muller"),
         ("模型あ.py", "??????.py"),
-        ("Ω", "?"),
         ("╭─ Help ─╮", "+- Help -+"),
         ("┝┷╋╬", "++++"),
         ("▁▂▃▄▅▆▇█", "..::||##"),

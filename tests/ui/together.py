@@ -58,17 +58,12 @@ def result(target: Target, **changes: Any) -> Result:
     return dataclasses.replace(RESULT, **(known | changes))
 
 
-def windows(target: Target, until: float = SECONDS) -> list[Progress]:
-    found = []
+def begun(target: Target, until: float) -> list[Any]:
+    found: list[Any] = [Hello("3.11.7", "2.13.0", target.name, 2, 4242), PLAN]
     for n in range(1, int(until / WINDOW) + 1):
         warm = 1 + 0.08 * 0.8**n + 0.004 * ((7 * n) % 5 - 2) / 2
         found.append(Progress(n * WINDOW, WINDOW, 10 * n, mean(target) * warm))
-    return found
-
-
-def begun(target: Target, until: float) -> list[Any]:
-    hello = Hello("3.11.7", "2.13.0", target.name, 2, 4242)
-    return [hello, PLAN, *windows(target, until), Verified(3, 0)]
+    return [*found, Verified(3, 0)]
 
 
 def whole(target: Target) -> list[Any]:
