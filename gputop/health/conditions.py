@@ -174,9 +174,9 @@ def event_text(
     `device` is None if the driver does not name it.
     """
     if event.kind == "xid":
-        if event.code in (None, NO_NUMBER):
+        if event.code is None or event.code == NO_NUMBER:
             return Fault("Xid without a number", "`dmesg` has its number")
-        fault = xid_text(event.code or 0)
+        fault = xid_text(event.code)
         return fault._replace(remedy=fill_in(fault.remedy, device, readings))
     if event.kind in STATES:
         return Fault(

@@ -4,6 +4,7 @@
 """
 
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,15 @@ from unittest.mock import patch
 from gputop.agent import simulated
 from gputop.agent.device import READINGS
 from gputop.agent.lines import json_value
-from gputop.agent.simulated import SimulatedDriver, SimulatedLoad, SimulatedReader
+from gputop.agent.sampler import Sampler
+from gputop.agent.simulated import (
+    STRESS_PID,
+    SimulatedDriver,
+    SimulatedLoad,
+    SimulatedReader,
+    simulated_owners,
+)
+from gputop.agent.snapshot import Sample
 from tests.agent.fakes import Time
 
 PICTURE = Path(__file__).with_name("simulated.txt")
@@ -82,3 +91,16 @@ def test_every_number_of_the_demo_is_as_it_was() -> None:
 
 if __name__ == "__main__":
     PICTURE.write_text(picture())
+
+
+def test_a_load_shows_in_a_sample_that_comes_at_once() -> None:
+    driver = SimulatedDriver()
+    sampler = Sampler(
+        lambda: driver, 60.0, owners=simulated_owners, simulate=driver.simulate, gpm=False
+    )
+    samples = (each for each in sampler.records() if isinstance(each, Sample) and each.devices)
+    first = next(samples)
+    sampler.simulate({first.devices[7].uuid: (time.time(), 60.0)})
+    began = time.monotonic()
+    assert any(process.pid >= STRESS_PID for process in next(samples).processes)
+    assert time.monotonic() - began < 30.0
