@@ -8,6 +8,7 @@ field is and how it is shown.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 
@@ -251,11 +252,11 @@ class DeviceSample:
         age, slow_age = self.age_seconds or 0.0, self.slow_age_seconds
         if slow_age is not None:
             slow_age = round(slow_age + seconds, 3)
-        return replace(
-            self,
-            age_seconds=round(age + seconds, 3),
-            slow_age_seconds=slow_age,
-        )
+        # `replace` takes ten times as long for this many fields.
+        older = copy(self)
+        object.__setattr__(older, "age_seconds", round(age + seconds, 3))
+        object.__setattr__(older, "slow_age_seconds", slow_age)
+        return older
 
 
 READINGS: tuple[str, ...] = tuple(

@@ -66,16 +66,17 @@ LONGEST_FACT = 4096
 
 def with_facts(listed: Process, facts: Facts) -> Process:
     """Return a process from the driver's list, with the facts that the host reports."""
-    known: dict[str, Any] = {}
-    absent = {}
+    known = dict(vars(listed))
+    absent = dict(listed.absent)
     for name, fact in facts.items():
         if isinstance(fact, Absence):
-            absent[name] = fact
+            absent.setdefault(name, fact)
         elif isinstance(fact, str):
             known[name] = fact[:LONGEST_FACT]
         else:
             known[name] = fact
-    return replace(listed, **known, absent={**absent, **listed.absent})
+    known["absent"] = absent
+    return Process(**known)
 
 
 def unanswered_process(process: Process) -> Process:

@@ -182,8 +182,15 @@ def test_a_process_in_a_container(clock: Time, proc: FakeProc, tmp_path: Path) -
     config = tmp_path / f"var/lib/docker/containers/{ID}/config.v2.json"
     config.parent.mkdir(parents=True)
     config.write_text('{"Name": "/trainer"}')
-    clock.now += 10.0
+    clock.now += 60.0
     assert find(owners, 7).container == "trainer"
+
+
+def test_a_process_that_executes_another_program(proc: FakeProc, owners: Owners) -> None:
+    proc.add()
+    find(owners, 7)
+    proc.add(name=b"vim", command=b"vim\0")
+    assert find(owners, 7).command == "vim"
 
 
 def test_a_pid_that_is_used_again(clock: Time, proc: FakeProc, owners: Owners) -> None:

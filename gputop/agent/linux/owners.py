@@ -1,6 +1,7 @@
 """Owners of the processes on the devices: users, places, and use of the host's resources.
 
-Each look at a process reads one file. Its identity is read every `IDENTITY_SECONDS`. Every
+Each look at a process reads one file. Its identity is read again when its name changes, and every
+`IDENTITY_SECONDS`. Every
 `CHILDREN_SECONDS`, one file per child process is read: the workers of a data loader use no device,
 but the trainer waits for them.
 """
@@ -37,9 +38,10 @@ immediate. If not, a later look finds it."""
 COMMAND_BYTES = 4096
 """Most bytes of a command line to read, because it is sent with every sample."""
 CGROUP_BYTES = 1 << 16
-IDENTITY_SECONDS = 10.0
-"""Seconds between reads of a process's identity. A process may execute another program, change its
-title or user, or be moved into a container, and keep its pid and start time."""
+IDENTITY_SECONDS = 60.0
+"""Seconds between reads of a process's identity. A process may change its arguments or its user, or
+be moved into a container, and keep its pid and start time. A process that executes another program
+or takes another name is read again at once."""
 LISTED_SECONDS = 1.0
 """Highest age of the driver's process list in seconds. Within this time, a process with a reused
 pid could be mistaken for the previous one."""
@@ -201,11 +203,12 @@ class Owners:
             known = _Known(pid, stat, _Cpu(now, stat.cpu_ticks))
         elif known.stat.start_ticks != stat.start_ticks:
             known = _Known(pid, stat, _Cpu(now, stat.cpu_ticks), seen_from=now)
+        is_renamed = known.stat.name != stat.name
         known.stat = stat
         known.cpu = known.cpu.after(now, stat.cpu_ticks)
         if now - known.children_at >= CHILDREN_SECONDS:
             self._look_at_children(known, now)
-        is_due = now - known.identity_at >= IDENTITY_SECONDS
+        is_due = is_renamed or now - known.identity_at >= IDENTITY_SECONDS
         # A process gets a new parent when its parent ends.
         if is_due or known.parent_pid != stat.parent_pid:
             self._look_at_identity(known)

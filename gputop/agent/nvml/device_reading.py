@@ -76,4 +76,5 @@ def schema_fields(found: Mapping[str, Any]) -> dict[str, Any]:
             absent[name] = value
         else:
             known[name] = value
-    return {**known, "absent": absent}
+    known["absent"] = absent
+    return known

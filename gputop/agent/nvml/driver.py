@@ -147,8 +147,8 @@ class NvmlReader:
         self._handle: Any = None
         self._answers = Answers(clock)
         self._identity: dict[str, Any] = {}
-        self._known: dict[str, Any] = {}
-        """Values in `device`."""
+        self._modes: dict[str, Any] = {}
+        """Modes in `device`; empty if `device` has to be made again."""
         self._instances = Instances(self._version, clock)
 
     def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
@@ -219,6 +219,7 @@ class NvmlReader:
             and self._identity["memory_is_shared"] is not True
         ):
             self._share_memory(self._identity)
+            self._modes = {}
             self._update_modes()
         if self.device.memory_is_shared:
             found |= dict.fromkeys(MEMORY_NAMES, Absence.NOT_SUPPORTED)
@@ -236,6 +237,7 @@ class NvmlReader:
         # Otherwise, a failing device would lose its identity.
         self._answers.check(IDENTITY)
         self._identity = found
+        self._modes = {}
         known, memory = schema_fields(found), found["memory_total_bytes"]
         shared = memory_is_shared(
             known.get("name"), known.get("compute_capability"), memory
@@ -254,16 +256,15 @@ class NvmlReader:
         if self._events and self._handle is not None:
             self._events.forget(self._handle)
         self._handle = None
-        self._known = {}
         self._answers.forget()
         self._start_counting()
 
     def _update_modes(self) -> None:
-        found = self._identity | self._answers.ask(self._handle, MODES)
-        if found == self._known:
+        modes = self._answers.ask(self._handle, MODES)
+        if modes == self._modes:
             return
-        self._known = found
-        device = self._known_device(found)
+        self._modes = modes
+        device = self._known_device(self._identity | modes)
         if {device.mig_mode, self.device.mig_mode} == {"enabled", "disabled"}:
             # The device has other fields now.
             self._answers.forget()

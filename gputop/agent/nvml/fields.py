@@ -167,14 +167,16 @@ class Durations(FieldReading):
             cause: FirstField(cause, *numbers)
             for cause, numbers in fields.items()
         }
+        self._keys: list[FieldKey] = []
+        for numbers in fields.values():
+            self._keys += map(FieldKey, numbers)
         self._before: dict[str, tuple[float, float]] = {}
         """Time and seconds of the last value of each cause."""
         self._credit: dict[str, float] = {}
         """Seconds by which each cause may still run ahead; negative if it has run too fast."""
 
-    def keys(self, found: FieldValues) -> Iterable[FieldKey]:
-        for field in self._fields.values():
-            yield from field.keys(found)
+    def keys(self, found: FieldValues) -> Iterable[FieldKey]:  # noqa: ARG002
+        return self._keys
 
     def values(self, found: FieldValues, asked: Asked) -> Sequence[Any]:
         """Return the seconds by cause. If there are none, return the most specific reason."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Optional
 
 from gputop.agent.device import Absence
 from gputop.agent.interface import UTILIZATIONS
-from gputop.agent.nvml.bindings import nvml
+from gputop.agent.nvml.bindings import nvml, read_field
 from gputop.agent.nvml.query import EVERY_SECOND, Clock, Question, Source
 from gputop.agent.nvml.values import converted, total
 from gputop.agent.snapshot import Process, ProcessKind
@@ -25,6 +25,7 @@ _LARGEST_PID = 1 << 22
 
 Percentages = tuple[Optional[int], ...]
 """Percentages of SM, memory, encoder and decoder utilization."""
+_SHARES = ("smUtil", "memUtil", "encUtil", "decUtil")
 _NOTHING: Percentages = (None, None, None, None)
 _IDLE: Percentages = (0, 0, 0, 0)
 
@@ -109,11 +110,8 @@ class _Usage:
         seen = self._seen if self._begun else 0
         newest: dict[int, tuple[int, Percentages]] = {}
         for row in _rows(call, handle, seen):
-            # nvidia-ml-py's attribute access is slow.
-            pid, when = row.pid, row.timeStamp
-            percentages = _plausible(
-                row.smUtil, row.memUtil, row.encUtil, row.decUtil
-            )
+            pid, when = read_field(row, "pid"), read_field(row, "timeStamp")
+            percentages = tuple(_percent(row, name) for name in _SHARES)
             # The driver sometimes returns rows that were never filled in.
             sound = seen < when <= latest and percentages != _NOTHING
             if sound and when >= newest.get(pid, (0,))[0]:
@@ -136,9 +134,10 @@ class _Usage:
         }
 
 
-def _plausible(*percentages: int) -> Percentages:
-    """Return percentages, with None for impossible numbers."""
-    return tuple(each if each <= 100 else None for each in percentages)
+def _percent(row: Any, name: str) -> int | None:
+    """Return a percentage of a row, or None for an impossible number."""
+    percent: int = read_field(row, name)
+    return percent if percent <= 100 else None
 
 
 class ProcessList(NamedTuple):
@@ -156,8 +155,10 @@ class ProcessList(NamedTuple):
             held = total(held, process.absent.get("memory_used_bytes", used))
         return held
 
-    def without(self, pids: Container[int]) -> ProcessList:
+    def without(self, pids: Collection[int]) -> ProcessList:
         """Return the list without these processes."""
+        if not pids:
+            return self
         left = tuple(each for each in self.processes if each.pid not in pids)
         return self._replace(processes=left)
 

@@ -47,16 +47,13 @@ class Answer(NamedTuple):
     """The last answer to a question."""
 
     asked_at: float
+    """Time of the request; infinite for an unsupported value, which has no age."""
     due_at: float
     """Time from which the question is asked again."""
     values: Mapping[str, Any]
     """A value or an `Absence` for each name of the question."""
     code: int = nvml.NVML_SUCCESS
     """NVML's return code."""
-
-    @property
-    def is_supported(self) -> bool:
-        return absence_of(self.code) is not Absence.NOT_SUPPORTED
 
     @property
     def has_value(self) -> bool:
@@ -77,17 +74,19 @@ class Answers:
     @property
     def oldest(self) -> float:
         """Time of the oldest answer with a value; infinite if there is none."""
-        times = [math.inf]
+        oldest = math.inf
         for question, answer in self._last.items():
-            if question.interval < ONCE and answer.is_supported:
-                times.append(answer.asked_at)
-        return min(times)
+            if answer.asked_at < oldest and question.interval < ONCE:
+                oldest = answer.asked_at
+        return oldest
 
     @property
     def needs_reset(self) -> bool:
         """True if the device answers a question with that code. It may still answer others."""
-        codes = [answer.code for answer in self._last.values()]
-        return nvml.NVML_ERROR_RESET_REQUIRED in codes
+        for answer in self._last.values():
+            if answer.code == nvml.NVML_ERROR_RESET_REQUIRED:
+                return True
+        return False
 
     def ask(
         self, handle: Any, questions: Iterable[Question]
@@ -152,24 +151,23 @@ class Answers:
             if absence_or_lost(code) is not Absence.NOT_SUPPORTED:
                 break
         reason = absence_of(code)
-        wait = question.interval - EARLY
-        if reason is Absence.NOT_SUPPORTED:
-            wait = AGAIN
         values = dict.fromkeys(question.names, reason)
-        return Answer(now, now + wait, values, code)
+        if reason is Absence.NOT_SUPPORTED:
+            return Answer(math.inf, now + AGAIN, values, code)
+        return Answer(now, now + question.interval - EARLY, values, code)
 
 
 def _answer(question: Question, row: Any, now: float) -> Answer:
     """Return the answer with the values that a source returned."""
-    if len(question.names) == 1:
-        row = (row,)
-    values = {}
-    for name, raw in zip(question.names, row):
-        values[name] = converted(name, raw)
+    names = question.names
+    if len(names) == 1:
+        values = {names[0]: converted(names[0], row)}
+    else:
+        values = dict(zip(names, map(converted, names, row)))
     wait = question.interval
     # A rate needs a second reading of its counter.
-    if wait < ONCE and Absence.NO_DATA_YET in values.values():
-        wait = min(wait, EVERY_SECOND)
+    if EVERY_SECOND < wait < ONCE and Absence.NO_DATA_YET in values.values():
+        wait = EVERY_SECOND
     return Answer(now, now + wait - EARLY, values)
 
 

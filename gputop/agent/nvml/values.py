@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from gputop.agent.device import Absence, Device, DeviceSample
 from gputop.agent.nvml.bindings import nvml
-from gputop.agent.units import Limits, limits_of
+from gputop.agent.units import limits_of
 
 UNAVAILABLE = (-1, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
 """NVML's "not available": all 32 or 64 bits set, which is -1 if signed."""
+_UNKNOWN_STATES = tuple(range(16, 33))
+"""No performance states. 32 means "unknown"."""
 
 _ABSENCES = {
     nvml.NVML_ERROR_NO_PERMISSION: Absence.NO_PERMISSION,
@@ -59,42 +61,49 @@ def absence_or_lost(code: int) -> Absence:
     return absence_of(code)
 
 
-def converted(name: str, raw: Any) -> Any:
-    """Convert NVML's value to the unit of the name, or to the reason for its absence."""
-    if raw is None:
-        return Absence.NOT_SUPPORTED
-    if raw == "":
-        return Absence.NO_DATA_YET
-    # It is a word, or a reason already.
-    if type(raw) not in (int, float):
-        return raw
-    if _is_unavailable(name, raw):
-        return Absence.NOT_SUPPORTED
-    value = raw / 1000 if name.endswith(_IN_THOUSANDTHS) else raw
-    least, most = _plausible(name)
-    if not least <= value <= most:
-        return Absence.ERROR
-    return round(value) if name in _WHOLE else value
+class _Scale(NamedTuple):
+    """How the numbers of one name are converted."""
 
-
-def _is_unavailable(name: str, raw: float) -> bool:
-    if raw in UNAVAILABLE:
-        # A margin of -1 is a real value: one degree above the maximum.
-        return raw != -1 or name != "temperature_margin_celsius"
-    if name == "performance_state":
-        # 32 means "unknown".
-        return raw > 15
-    return raw == 0 and name in _NEVER_ZERO
+    divisor: int
+    least: float
+    most: float
+    is_whole: bool
+    missing: tuple[int, ...]
+    """Numbers that stand for "not available"."""
 
 
 @functools.cache
-def _plausible(name: str) -> Limits:
+def _scale_of(name: str) -> _Scale:
+    divisor = 1000 if name.endswith(_IN_THOUSANDTHS) else 1
     least, most = limits_of(name)
-    if name.endswith(
-        "_utilization_percent"
-    ):  # the driver counts these without rounding errors
+    # The driver counts these without rounding errors.
+    if name.endswith("_utilization_percent"):
         most = 100
-    return least, most
+    missing: tuple[int, ...] = UNAVAILABLE
+    if name in _NEVER_ZERO:
+        missing += (0,)
+    # A margin of -1 is a real value: one degree above the maximum.
+    if name == "temperature_margin_celsius":
+        missing = UNAVAILABLE[1:]
+    if name == "performance_state":
+        missing += _UNKNOWN_STATES
+    return _Scale(divisor, least, most, name in _WHOLE, missing)
+
+
+def converted(name: str, raw: Any) -> Any:
+    """Convert NVML's value to the unit of the name, or to the reason for its absence."""
+    # It is a word, or a reason already.
+    if type(raw) not in (int, float):
+        if raw is None:
+            return Absence.NOT_SUPPORTED
+        return Absence.NO_DATA_YET if raw == "" else raw
+    scale = _scale_of(name)
+    if raw in scale.missing:
+        return Absence.NOT_SUPPORTED
+    value = raw if scale.divisor == 1 else raw / scale.divisor
+    if not scale.least <= value <= scale.most:
+        return Absence.ERROR
+    return round(value) if scale.is_whole else value
 
 
 def total(*parts: int | Absence) -> int | Absence:
