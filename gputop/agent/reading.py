@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from gputop.agent.device import Device, DeviceSample
@@ -248,19 +249,19 @@ class ReadingThreads:
         with self.changed:
             # Only once: a thread that notified after each wait would wake the
             # other idle threads, and they would wake it, without end.
-            if not self._due(group):
+            if not self._is_due(group):
                 self.changed.notify_all()
-            self.changed.wait_for(
-                lambda: self.problem is not None or self._due(group)
-            )
+                self.changed.wait_for(
+                    lambda: self.problem is not None or self._is_due(group)
+                )
             if self.problem is not None:
                 return None
-            slot = min(self._due(group), key=lambda slot: slot.answered)
+            slot = min(group, key=attrgetter("answered"))
             slot.busy_since = time.monotonic()
             return slot
 
-    def _due(self, group: list[ReaderSlot]) -> list[ReaderSlot]:
-        return [slot for slot in group if slot.answered < self.tick]
+    def _is_due(self, group: list[ReaderSlot]) -> bool:
+        return any(slot.answered < self.tick for slot in group)
 
     def end(self, problem: Problem) -> None:
         """End all threads, because the driver is gone."""

@@ -233,7 +233,7 @@ def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
     wanted = {
         "GetFieldValues": 40 + 20 + 2,
         "GetPowerUsage": 40,
-        "GetMigMode": 20,
+        "GetMigMode": 2,
         "GetEccMode": 2,
         # Two calls for a list that is not empty; two fans.
         "GetComputeRunningProcesses_v3": 40,

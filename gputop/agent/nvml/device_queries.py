@@ -273,7 +273,7 @@ MODES = (
         "compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, COMPUTE_MODES)
     ),
     slowly("persistence_mode", _mode(nvml.nvmlDeviceGetPersistenceMode)),
-    each_second("mig_mode", _mode(_first(nvml.nvmlDeviceGetMigMode))),
+    slowly("mig_mode", _mode(_first(nvml.nvmlDeviceGetMigMode))),
     slowly("ecc_enabled", lambda h: bool(nvml.nvmlDeviceGetEccMode(h)[0])),
 )
 """Questions about settings that an administrator may change while the device runs."""
@@ -351,10 +351,6 @@ def reading_queries(
             scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),
         ),
         Question(
-            "graphics_clock_mhz",
-            scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_GRAPHICS),
-        ),
-        Question(
             "memory_clock_mhz",
             scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM),
         ),
@@ -390,6 +386,11 @@ def reading_queries(
         slowly(
             "video_clock_mhz",
             scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO),
+        ),
+        # On most devices it is the SM clock.
+        slowly(
+            "graphics_clock_mhz",
+            scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_GRAPHICS),
         ),
         slowly(
             "jpeg_utilization_percent",
