@@ -83,10 +83,8 @@ class Answers:
     @property
     def needs_reset(self) -> bool:
         """True if the device answers a question with that code. It may still answer others."""
-        for answer in self._last.values():
-            if answer.code == nvml.NVML_ERROR_RESET_REQUIRED:
-                return True
-        return False
+        code = nvml.NVML_ERROR_RESET_REQUIRED
+        return any(answer.code == code for answer in self._last.values())
 
     def ask(
         self, handle: Any, questions: Iterable[Question]
