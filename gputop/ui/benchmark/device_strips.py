@@ -62,7 +62,9 @@ def last_moment(run: DeviceRun) -> Moment:
 
 
 def _parts(
-    moments: Sequence[Moment], seconds: float, many: int
+    moments: Sequence[Moment],
+    seconds: float,
+    many: int,
 ) -> list[Sequence[Moment]]:
     """Return the moments of each of so many equal parts of the time."""
     starts = [moment.since for moment in moments]
@@ -75,7 +77,11 @@ def _parts(
     return parts
 
 
-def _charts(run: DeviceRun, seconds: float, width: int) -> list[DrawnChart]:
+def _charts(
+    run: DeviceRun,
+    seconds: float,
+    width: int,
+) -> list[DrawnChart]:
     """Return the charts of the known readings, with their last values."""
     parts = _parts(run.readings.moments, seconds, 2 * width)
     limits = _limits(run.readings)
@@ -139,5 +145,9 @@ def _strips(
     return rows
 
 
-def _label(text: str, value: str, style: Style) -> Row:
+def _label(
+    text: str,
+    value: str,
+    style: Style,
+) -> Row:
     return spread([Span(text, style)], [Span(f"{value} ", style)], GUTTER)

@@ -197,7 +197,11 @@ class Form(Container):
         if self._key is None and len(targets) > 1:
             self.choose(targets[0].uuid)
 
-    def choose(self, uuid: str | None, kind: str | None = None) -> None:
+    def choose(
+        self,
+        uuid: str | None,
+        kind: str | None = None,
+    ) -> None:
         """Choose a kind and a device, with its default data type if the device changed.
 
         Raises `ValueError` with the remedy if the device is not on offer.

@@ -50,7 +50,7 @@ from gputop.ui.drawing.palette import (
 
 TALL_ROOM = 20
 """Rows from which more notes are shown."""
-LONGEST_BAR = 60
+SHORTEST_BAR, LONGEST_BAR = 10, 60
 STYLES = {"fault": FAULT, "warn": WARN, "good": GOOD, "": TEXT}
 """Styles of the levels of an outcome."""
 WIDTHS = {
@@ -273,7 +273,7 @@ def _progress_row(run: Run, width: int) -> Row:
     after = [Span(text)]
     if heat:
         after.append(Span(f"  heat limit: {heat_in_short(heat)}", DIM))
-    cells = max(1, min(LONGEST_BAR, width - width_of(after) - 2))
+    cells = max(SHORTEST_BAR, min(LONGEST_BAR, width - width_of(after) - 2))
     style = BUSY if run.ended else ACCENT
     return [Span(" "), *bar(run.share, cells, style), *after]
 

@@ -161,7 +161,12 @@ class BenchmarkTab(LiveTab):
         if self._telemetry.inventory is not None:
             self._simulation.add_sample(self._telemetry.inventory, sample)
 
-    def start(self, uuid: str | None = None, *, default: bool = False) -> None:
+    def start(
+        self,
+        uuid: str | None = None,
+        *,
+        default: bool = False,
+    ) -> None:
         """Start the run in the form. With `default`, start a soak of the device with that UUID."""
         if self.running:
             self.notify(RUNNING)
@@ -263,7 +268,11 @@ class BenchmarkTab(LiveTab):
         self._show_end(run, await asyncio.shield(keeping))
         return run
 
-    def _show_end(self, run: Run, problems: Sequence[str]) -> None:
+    def _show_end(
+        self,
+        run: Run,
+        problems: Sequence[str],
+    ) -> None:
         """Show the end of a run, its results, and the reasons why some are not stored."""
         if not run.measured and run.problem is not None:
             style = FAULT if run.faulty else WARN

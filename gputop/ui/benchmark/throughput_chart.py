@@ -54,13 +54,21 @@ class ThroughputChart(RunView):
         self.hint: Callable[[int], list[Row]] = lambda _: []
         """Function that draws the content without a run for a width."""
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(
+        self,
+        width: int,
+        height: int,
+    ) -> list[Row]:
         if self.run is None or not self.run.measured or width < LEAST_WIDTH:
             return self.hint(width)
         return chart_rows(self.run, width, height)
 
 
-def chart_rows(run: Run, width: int, height: int) -> list[Row]:
+def chart_rows(
+    run: Run,
+    width: int,
+    height: int,
+) -> list[Row]:
     """Draw a run that has measurements."""
     if run.kind == "sweep":
         return _over_size(run, width, height)
@@ -69,7 +77,11 @@ def chart_rows(run: Run, width: int, height: int) -> list[Row]:
     return _over_time(run, width, height)
 
 
-def _over_time(run: Run, width: int, height: int) -> list[Row]:
+def _over_time(
+    run: Run,
+    width: int,
+    height: int,
+) -> list[Row]:
     strips = _strip_rows(run, width, height)
     left = GUTTER if strips else plots.LABEL
     room = width - left
@@ -96,7 +108,11 @@ def _over_time(run: Run, width: int, height: int) -> list[Row]:
     return rows
 
 
-def _strip_rows(run: Run, width: int, height: int) -> int:
+def _strip_rows(
+    run: Run,
+    width: int,
+    height: int,
+) -> int:
     """Return the rows for readings of the device. They depend only on the available space."""
     read = run.first.readings
     has_readings = read.target.uuid is not None or bool(read.moments)
@@ -106,7 +122,11 @@ def _strip_rows(run: Run, width: int, height: int) -> int:
     return max(0, min(WANTED_STRIPS, spare), spare // 2)
 
 
-def _over_size(run: Run, width: int, height: int) -> list[Row]:
+def _over_size(
+    run: Run,
+    width: int,
+    height: int,
+) -> list[Row]:
     """Draw a line for each data type of one device with its notes, or one line per device."""
     below: list[Row] = []
     series: list[tuple[str, str, Sequence[Point]]] = []
@@ -144,7 +164,11 @@ def _notes(device: DeviceRun) -> list[Block]:
     return [Sentence(note) for note in notes]
 
 
-def _tables(run: Run, width: int, height: int) -> list[Row]:
+def _tables(
+    run: Run,
+    width: int,
+    height: int,
+) -> list[Row]:
     """Draw the rows and notes of each device, below each other, as many as fit."""
     page: list[Block] = []
     for target, device in run.devices.items():
@@ -180,7 +204,12 @@ def page_rows(page: Page, width: int) -> list[Row]:
     return rows
 
 
-def hint(kinds: Sequence[str], width: int, *, others: bool) -> list[Row]:
+def hint(
+    kinds: Sequence[str],
+    width: int,
+    *,
+    others: bool,
+) -> list[Row]:
     """Draw how to start a run, and the kinds of run.
 
     With `others` (devices on other hosts), draw why those are not offered.
@@ -198,7 +227,11 @@ def hint(kinds: Sequence[str], width: int, *, others: bool) -> list[Row]:
     return [*rows, *paragraph(text, width - 1, DIM, " ")]
 
 
-def problem_rows(problem: Problem, style: Style, width: int) -> list[Row]:
+def problem_rows(
+    problem: Problem,
+    style: Style,
+    width: int,
+) -> list[Row]:
     """Draw the problem, its cause and its remedy in place of the chart."""
     rows: list[Row] = [[], [Span(f"  {visible(problem.what)}", style)], []]
     for text, style in ((problem.why, TEXT), (problem.remedy, STRONG)):
