@@ -16,8 +16,7 @@ from gputop.bench.events import Result, Verdict, VerdictPart
 from gputop.bench.plan.kinds import CHECK
 from gputop.bench.results import store
 from gputop.bench.run.run import Run
-from gputop.ui.benchmark.device_choice import ALL
-from gputop.ui.benchmark.form import Form
+from gputop.ui.benchmark.form import ALL, Form
 from gputop.ui.benchmark.kept_checks import check_result
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
@@ -155,9 +154,9 @@ async def test_chart_readout_and_results_share_the_rows(monkeypatch: pytest.Monk
                 await resize(pilot, 80, height)
                 found.append([each.size.height * each.display for each in views])
     assert found == [
-        *[[11, 0, 5], [6, 0, 5], [6, 0, 5], [12, 0, 20], [21, 0, 31], [11, 0, 5]],
-        *[[9, 5, 2], [6, 5, 0], [7, 5, 0], [16, 7, 9], [31, 7, 14], [9, 5, 2]],
-        *[[9, 5, 2], [6, 4, 0], [7, 5, 0], [16, 7, 9], [31, 7, 14], [9, 5, 2]],
+        *[[11, 0, 5], [8, 0, 0], [6, 0, 5], [12, 0, 20], [21, 0, 31], [11, 0, 5]],
+        *[[9, 5, 2], [6, 3, 0], [7, 5, 0], [16, 7, 9], [31, 7, 14], [9, 5, 2]],
+        *[[8, 6, 2], [6, 4, 0], [7, 5, 0], [15, 8, 9], [30, 8, 14], [8, 6, 2]],
     ]
 
 
@@ -298,7 +297,7 @@ async def started(pilot: Pilot[None], kind: str = "soak") -> None:
 
 def states(pilot: Pilot[None], count: int) -> list[str]:
     rows = shown(pilot, ReadoutView).splitlines()
-    return [row.split()[-1] for row in rows[1 : count + 1]]
+    return [row.split()[2] for row in rows[1 : count + 1]]
 
 
 async def test_all_begin_together_and_each_has_a_row_and_a_result(
@@ -388,7 +387,7 @@ async def test_a_check_runs_its_parts_and_lists_their_verdicts(
     kinds = ["copy", "memory", "soak", "burn"]
     assert [each.kind for each in scripted.requests] == kinds
     assert len(kept) == 4
-    summary, title, _, _, *rows = page.splitlines()
+    summary, title, _, *rows = page.splitlines()
     assert summary.startswith(" No fault found. Computes correctly, 71 % of its datasheet")
     assert title.startswith(" check quick on GPU 0, NVIDIA H100 80GB HBM3")
     assert [line.split()[0] for line in rows[:5]] == [*kinds, "collective"]

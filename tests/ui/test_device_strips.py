@@ -7,7 +7,7 @@ from gputop.bench.events import Progress
 from gputop.bench.plan import target_choice
 from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.run import Run
-from gputop.ui.benchmark.device_strips import TimeAxis, device_rows
+from gputop.ui.benchmark.device_strips import device_rows
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.cells import text_of
 from gputop.ui.drawing.charts import GUTTER
@@ -59,7 +59,7 @@ def test_everything_is_on_one_time_axis(width: int) -> None:
 
 def test_the_plot_keeps_its_room_at_any_height() -> None:
     run = gpu_run(60.0, 42.0)
-    for height in range(4, 60):
+    for height in range(6, 60):
         width = height + 20
         rows = drawn(run, width, height)
         assert max(map(len, rows)) <= width
@@ -71,7 +71,7 @@ def test_what_is_kept_at_each_height(snapshot: Any) -> None:
     found = []
     for run in (gpu_run(60.0, 42.0, ended=True), cpu_run(60.0, 30.0)):
         for height in (1, 2, 5, 9):
-            rows = [text_of(row) for row in device_rows(run, TimeAxis(60.0, 20), height)]
+            rows = [text_of(row) for row in device_rows(run, 60.0, 20, height)]
             assert len(rows) == height
             found += [*(row.rstrip() for row in rows), "--"]
     assert "\n".join(found) == snapshot

@@ -6,13 +6,10 @@ from textual.widgets import Button, Footer, Input, OptionList, Select
 
 from gputop.agent.snapshot import DriverState
 from gputop.bench.plan import request as plan
-from gputop.bench.plan import target_choice
-from gputop.ui.benchmark.device_choice import ALL, CPU, DeviceChoice
-from gputop.ui.benchmark.form import Form
-from gputop.ui.benchmark.readout import ReadoutView, TitleView
+from gputop.ui.benchmark.form import ALL, CPU, Form
+from gputop.ui.benchmark.readout import TitleView
 from gputop.ui.shell.app import GputopApp
 from tests.bench.machines import WHOLE, divided, instance, seen
-from tests.bench.workers import CPU as A_CPU
 from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import PreparedStream, device, inventory, no_driver, sample
 from tests.ui.pilots import (
@@ -141,8 +138,6 @@ async def test_a_sweep_takes_all_types_that_the_device_has(session: type[Prepare
         await pilot.press("b")
         await chosen(pilot, "kind", "soak")
         assert choice(app, "dtype").value == "bfloat16", "a soak has one"
-        await chosen(pilot, "kind", "sweep")
-        assert choice(app, "dtype").value == "all", "as it was chosen"
     (request,) = session.requests
     offered = set(plan.offered_dtypes(request.target))
     assert request.dtypes[0] == "bfloat16", "what people train with is there first"
@@ -219,71 +214,71 @@ async def test_pulses_have_a_frequency_and_nothing_else_has() -> None:
         assert (request.kind, request.hertz) == ("pulse", 0.5)
 
 
-async def test_a_run_on_a_mig_instance_shows_the_temperature_and_power_of_its_gpu(
-    endless: type[EndlessSession],
-) -> None:
+async def test_a_run_on_a_mig_instance_has_its_number(endless: type[EndlessSession]) -> None:
     async with settled(app_with(divided(), seen()), (140, 40)) as (_, pilot):
         await pilot.press(*"jjjb")
         assert "GPU 3:1 A100" in shown(pilot, TitleView)
-        readout = "of GPU 3: temp 64°C  power 212/400 W  clock 1410 MHz"
-        assert readout in shown(pilot, ReadoutView)
 
 
 # The choice of devices.
 
 
-def offered(gpus: int) -> DeviceChoice:
-    made = DeviceChoice(A_CPU)
-    made.offer(target_choice.targets(inventory(gpus), sample(gpus)))
-    return made
+def labels(app: GputopApp) -> list[str]:
+    return [label for label, _ in app.query_one(Form)._device_field.options]
 
 
-def labels_of(made: DeviceChoice, kind: str = "soak") -> list[str]:
-    return [label for label, _ in made.options(kind)]
-
-
-def numbers(made: DeviceChoice, kind: str = "soak") -> list[str | None]:
-    return [target.number for target in made.targets(kind)]
+def numbers(app: GputopApp) -> list[str | None]:
+    return [target.number for target in app.query_one(Form).targets]
 
 
 @pytest.mark.parametrize(("gpus", "several"), [(0, []), (1, []), (2, ["all 2 GPUs"])])
-def test_all_is_offered_where_there_are_two(gpus: int, several: list[str]) -> None:
-    made = offered(gpus)
-    assert labels_of(made)[gpus + 1 :] == several
-    assert (len(made.offered) > 1) == (gpus > 0)
+async def test_all_is_offered_where_there_are_two(gpus: int, several: list[str]) -> None:
+    async with settled(app_with(inventory(gpus), sample(gpus, []))) as (app, pilot):
+        await pilot.press("2")
+        assert labels(app)[gpus + 1 :] == several
+        assert ("collective" in app.query_one(Form).kinds) == bool(several)
+        assert numbers(app) == ["0" if gpus else None]
 
 
-def test_one_is_chosen_until_all_are_and_a_collective_takes_all() -> None:
-    made = offered(3)
-    assert numbers(made) == ["0"]
-    for key, wanted in ((ALL, ["0", "1", "2"]), (CPU, [None]), (device(2).uuid, ["2"])):
-        made.choose(key)
-        assert numbers(made) == wanted
-    assert numbers(made, "collective") == ["0", "1", "2"]
-    assert labels_of(made, "collective") == ["all 3 GPUs"]
-    assert numbers(made) == ["2"]
+async def test_one_is_chosen_until_all_are_and_a_collective_takes_all() -> None:
+    async with settled(app_with(inventory(3), sample(3, []))) as (app, pilot):
+        await pilot.press("2")
+        for key, wanted in ((ALL, ["0", "1", "2"]), (CPU, [None]), (device(2).uuid, ["2"])):
+            await chosen(pilot, "device", key)
+            assert numbers(app) == wanted
+        await chosen(pilot, "kind", "collective")
+        assert numbers(app) == ["0", "1", "2"]
+        await chosen(pilot, "kind", "soak")
+        assert numbers(app) == ["2"]
 
 
 @pytest.mark.parametrize("key", [device(1).uuid, ALL])
-def test_what_is_gone_is_refused_and_never_replaced(key: str) -> None:
-    made = offered(2)
-    made.choose(key)
-    made.offer(target_choice.targets(inventory(1), sample(1)))
-    assert numbers(made) == []
-    assert made.options("soak")[-1] == ("choose a device", key)
-    with pytest.raises(ValueError, match="The device is gone: choose another one"):
-        made.available_targets("soak")
-    made.offer(target_choice.targets(inventory(2), sample(2)))
-    assert "choose a device" not in labels_of(made)
-    assert [target.number for target in made.available_targets("soak")][-1:] == ["1"]
+async def test_what_is_gone_is_refused_and_never_replaced(
+    key: str, session: type[PreparedSession]
+) -> None:
+    stream = PreparedStream(inventory(2), sample(2, []))
+    async with settled(GputopApp(stream)) as (app, pilot):
+        await pilot.press("2")
+        await chosen(pilot, "device", key)
+        await send(pilot, stream, inventory(1), sample(1, []))
+        assert choice(app, "device").value == key
+        assert labels(app)[-1] == "choose a device"
+        await pilot.press("b")
+        assert reason(app).startswith("The device is gone: choose another one")
+        assert wrong_fields(app) == ["device"]
+        await send(pilot, stream, inventory(2), sample(2, []))
+        assert "choose a device" not in labels(app)
+        assert numbers(app)[-1:] == ["1"]
+    assert session.requests == []
 
 
-def test_of_a_divided_gpu_all_are_its_instances() -> None:
-    made = DeviceChoice(A_CPU)
-    made.offer(target_choice.targets(divided(), seen()), target_choice.gpus_in_mig_mode(divided()))
-    made.choose(ALL)
-    assert numbers(made) == ["0", "3:0", "3:1", "3:3"]
-    assert labels_of(made)[1] == "3:0 MIG 3g.20gb, A100-SXM4-40GB"
-    assert instance(1).uuid in {key for _, key in made.options("soak")}
-    assert WHOLE.uuid not in {key for _, key in made.options("soak")}
-    assert "MIG is on" in made.why_not(WHOLE.uuid)
+async def test_of_a_divided_gpu_all_are_its_instances() -> None:
+    async with settled(app_with(divided(), seen())) as (app, pilot):
+        await pilot.press("2")
+        await chosen(pilot, "device", ALL)
+        assert numbers(app) == ["0", "3:0", "3:1", "3:3"]
+        assert labels(app)[1] == "3:0 MIG 3g.20gb, A100-SXM4-40GB"
+        form = app.query_one(Form)
+        form.choose(instance(1).uuid)
+        with pytest.raises(ValueError, match="MIG is on"):
+            form.choose(WHOLE.uuid)

@@ -131,7 +131,7 @@ async def test_no_device_of_another_machine_is_put_under_stress(
         (note,) = app._notifications
         assert note.title == "GPU gpu-1:0 cannot be stress-tested from here"
         await pilot.press("2")
-        offered = (await dashboard_of(app).tabs.get_benchmark())._form.choice.offered
+        offered = (await dashboard_of(app).tabs.get_benchmark())._form.targets
         assert [target.kind for target in offered] == ["cpu"]
         assert "GPUs of other hosts are not offered here" in shown(pilot, ThroughputChart)
 

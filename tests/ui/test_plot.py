@@ -1,18 +1,22 @@
 import pytest
 
-from gputop.ui.benchmark.plot import PlotArea, PlotAxis, PlotLine, plot_rows, tick
-from gputop.ui.drawing.cells import Row, text_of, width_of
+from gputop.ui.benchmark.plot import PlotAxis, PlotLine, plot_rows, tick
+from gputop.ui.drawing.cells import Row, Span, text_of, width_of
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY
 
 X = PlotAxis(0.0, 4.0, ((0.0, "0"), (2.0, "2"), (4.0, "4")))
 Y = PlotAxis(0.0, 10.0, ((0.0, "0"), (10.0, "10")))
-UP = PlotLine(((0.0, 0.0), (4.0, 10.0)), BUSY, "1")
-DOWN = PlotLine(((0.0, 10.0), (4.0, 0.0)), MEMORY, "2")
-LEFT, WIDTH, HEIGHT = 6, 60, 13
+UP = PlotLine("up", "1", ((0.0, 0.0), (4.0, 10.0)))
+DOWN = PlotLine("down", "2", ((0.0, 10.0), (4.0, 0.0)))
+NOTHING = PlotLine("nothing", "3", ())
+LEFT, WIDTH, HEIGHT = 6, 60, 14
 
 
 def drawn(*lines: PlotLine) -> list[Row]:
-    return plot_rows(lines, PlotArea(X, Y, LEFT, WIDTH, HEIGHT))
+    legend, *rows = plot_rows([Span("title")], lines, X, Y, LEFT, WIDTH, HEIGHT)
+    assert text_of(legend).rstrip() == "  ".join(["title", *(line.name for line in lines)])
+    assert len(rows) == HEIGHT - 1
+    return rows
 
 
 def dots(rows: list[Row]) -> dict[tuple[int, int], int]:
@@ -28,24 +32,19 @@ def of(rows: list[Row], style: object) -> str:
     return "".join(span.text for row in rows for span in row if span.style == style)
 
 
-def bare(line: PlotLine) -> PlotLine:
-    return PlotLine(line.points, line.style)
-
-
 def test_where_lines_cross_the_dots_of_both_are_there_in_the_colour_of_the_first() -> None:
-    alone, other = dots(drawn(bare(UP))), dots(drawn(bare(DOWN)))
+    rows = drawn(UP, DOWN)
+    alone, other, together = dots(drawn(UP, NOTHING)), dots(drawn(NOTHING, DOWN)), dots(rows)
     assert set(alone) & set(other), "they cross"
-    together = drawn(bare(UP), bare(DOWN))
-    assert dots(together) == {
-        place: alone.get(place, 0) | other.get(place, 0) for place in {*alone, *other}
-    }
-    assert len(of(together, BUSY)) == len(alone), "the first is in front"
-    assert 0 < len(of(together, MEMORY)) < len(other)
+    both = {place: alone.get(place, 0) | other.get(place, 0) for place in {*alone, *other}}
+    assert {place: both[place] for place in together} == together
+    assert set(both) == set(together), "the marks are in the last cells alone"
+    assert len(of(rows, BUSY)) == len(alone) + len("1"), "the first is in front"
+    assert 0 < len(of(rows, MEMORY)) < len(other)
 
 
 def test_marks_of_lines_that_end_together_are_beside_each_other() -> None:
-    lines = [PlotLine(UP.points, style, mark) for style, mark in ((BUSY, "8"), (MEMORY, "10"))]
-    rows = drawn(*lines)
+    rows = drawn(*(UP._replace(mark=mark) for mark in ("8", "10")))
     assert {width_of(row) for row in rows} == {WIDTH}
     first, *_ = [text_of(row) for row in rows]
     assert first[-4:-2] == "10"

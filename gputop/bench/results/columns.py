@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gputop.bench.events import FAULTY, Result
@@ -56,7 +56,11 @@ def shape(result: Result) -> str:
 
 def percent_of_peak(result: Result) -> str:
     """Return `78.1 %`, or `~78.1 %` for a peak by formula, or the sign of absence if unknown."""
-    known = result.known_conditions.percent_of_peak
+    return peak_text(result.known_conditions.percent_of_peak)
+
+
+def peak_text(known: Mapping[str, float]) -> str:
+    """Return the percentage of the best known peak."""
     for name in (DATASHEET, AT_MAXIMUM_CLOCK, *known):
         if name in known:
             about = "" if name.startswith(DATASHEET) else "~"

@@ -6,13 +6,14 @@ there is no limit, to the number in its label. A strip has ▮ when a reason red
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from rich.style import Style
 
-from gputop.bench.run.readings import held_seconds
+from gputop.bench.run.device_run import DeviceRun
+from gputop.bench.run.readings import RunReadings, held_seconds
+from gputop.bench.run.series import Moment, mean_over_time
 from gputop.schema.clock_events import gravity
 from gputop.schema.values import span_text
 from gputop.text import ABSENT, quantity
@@ -23,81 +24,83 @@ from gputop.ui.drawing.charts import CHARTS, GUTTER, DrawnChart
 from gputop.ui.drawing.device_cells import limit_text
 from gputop.ui.drawing.palette import DIM
 
-if TYPE_CHECKING:
-    from gputop.bench.run.device_run import DeviceRun
-    from gputop.bench.run.readings import RunReadings
-    from gputop.bench.run.series import Moment
-
 TALLEST_CHART, MOST_REASONS = 3, 4
-
-
-class TimeAxis(NamedTuple):
-    """Seconds of the run as `width` cells with two dots each."""
-
-    seconds: float
-    width: int
-
-    def dots(self, since: float, until: float) -> range:
-        """Return the dots of a time interval, at least one."""
-        most = 2 * self.width
-        first = min(most - 1, int(since / self.seconds * most))
-        last = min(most, math.ceil(until / self.seconds * most))
-        return range(first, max(first + 1, last))
 
 
 def device_rows(
     run: DeviceRun,
-    axis: TimeAxis,
+    seconds: float,
+    width: int,
     height: int,
 ) -> list[Row]:
-    """Draw `height` rows: power first, and the gravest reasons. Their places are fixed."""
-    read = run.readings
+    """Draw `height` rows over so many seconds: power first, and the gravest reasons."""
     most_reasons = 0
-    if read.target.uuid is not None and height > 1:
+    if run.request.target.uuid is not None and height > 1:
         most_reasons = min(MOST_REASONS, max(1, height // 3))
     room = height - most_reasons
-    charts = _charts(run, axis)[:room]
+    charts = _charts(run, seconds, width)[:room]
     rows: list[Row] = []
     for chart in charts:
         rows += chart.rows(min(TALLEST_CHART, room // len(charts)))
-    rows += _strips(run, axis, most_reasons)
+    rows += _strips(run, seconds, width, most_reasons)
     rows += [[] for _ in range(height - len(rows))]
     return rows[:height]
 
 
-def _charts(run: DeviceRun, axis: TimeAxis) -> list[DrawnChart]:
-    """Return the charts of the known readings, with their last values.
-
-    After the end, these are the means, and the highest temperature.
-    """
-    read = run.readings
-    limits = _limits(read)
-    values: dict[str, float | None] = {}
+def last_moment(run: DeviceRun) -> Moment:
+    """Return the last readings; after the end the means, and the highest temperature."""
     if run.result is not None:
         known = run.result.known_conditions
-        values = {
-            "power_watts": known.power_watts_mean,
-            "sm_clock_mhz": known.sm_clock_mhz_mean,
-            "temperature_celsius": known.temperature_celsius_max,
-        }
+        return Moment(
+            0.0,
+            0.0,
+            known.power_watts_mean,
+            known.sm_clock_mhz_mean,
+            known.temperature_celsius_max,
+        )
+    return [Moment(0.0, 0.0), *run.readings.moments][-1]
+
+
+def _parts(
+    moments: Sequence[Moment],
+    seconds: float,
+    many: int,
+) -> list[Sequence[Moment]]:
+    """Return the moments of each of so many equal parts of the time."""
+    starts = [moment.since for moment in moments]
+    ends = [moment.seconds for moment in moments]
+    parts = []
+    for n in range(many):
+        first = bisect_right(ends, seconds * n / many)
+        last = bisect_left(starts, seconds * (n + 1) / many)
+        parts.append(moments[first:last])
+    return parts
+
+
+def _charts(
+    run: DeviceRun,
+    seconds: float,
+    width: int,
+) -> list[DrawnChart]:
+    """Return the charts of the known readings, with their last values."""
+    parts = _parts(run.readings.moments, seconds, 2 * width)
+    limits = _limits(run.readings)
     charts = []
     for chart in CHARTS:
         if chart.name not in limits:
             continue
-        means = _means(read.moments, chart.name, axis)
+        means = [mean_over_time(part, chart.name) for part in parts]
         highest = max((each for each in means if each), default=None)
         if highest is None:
             continue
-        value = values.get(chart.name, getattr(read.moments[-1], chart.name))
+        value = getattr(last_moment(run), chart.name)
         top = limits[chart.name]
+        label = chart.short
         if top is not None:
-            label, text = (
-                chart.short,
-                f"{quantity(value, '')}/{chart.text(top)}",
-            )
+            text = f"{quantity(value, '')}/{chart.text(top)}"
         else:
             top = round_up(1.08 * highest)
-            label = f"{chart.short} 0–{top:.0f}"
+            label += f" 0–{top:.0f}"
             text = chart.text(value).replace(" ", "") if value else ABSENT
         charts.append(DrawnChart(label, text, "", means, top, chart.style))
     return charts
@@ -115,27 +118,10 @@ def _limits(read: RunReadings) -> dict[str, float | None]:
     }
 
 
-def _means(
-    moments: Sequence[Moment],
-    name: str,
-    axis: TimeAxis,
-) -> list[float | None]:
-    """Return the mean of each dot of the time axis."""
-    dots: list[list[float]] = [[] for _ in range(2 * axis.width)]
-    for moment in moments:
-        value = getattr(moment, name)
-        if value is not None:
-            for dot in axis.dots(moment.since, moment.seconds):
-                dots[dot].append(value)
-    means: list[float | None] = []
-    for values in dots:
-        means.append(math.fsum(values) / len(values) if values else None)
-    return means
-
-
 def _strips(
     run: DeviceRun,
-    axis: TimeAxis,
+    seconds: float,
+    width: int,
     most: int,
 ) -> list[Row]:
     moments, intervals = run.readings.moments, run.readings.intervals()
@@ -144,21 +130,24 @@ def _strips(
         held = run.result.known_conditions.clock_event_seconds
     reports = any(moment.reasons is not None for moment in moments)
     if most and reports and not intervals:
-        nothing = Span("┄" * axis.width, palette.TRACK)
+        nothing = Span("┄" * width, palette.TRACK)
         return [[*_label("held back", "by nothing", DIM), nothing]]
+    parts = _parts(moments, seconds, width)
     rows = []
     for reason in sorted(intervals, key=gravity)[:most]:
         word, style = limit_text(reason)
-        cells = set()
-        for since, until in intervals[reason]:
-            cells |= {dot // 2 for dot in axis.dots(since, until)}
-        text = "".join("▮" if x in cells else " " for x in range(axis.width))
-        seconds = span_text(held.get(reason, 0.0))
-        rows.append(
-            [*_label(word or reason, seconds, style), Span(text, style)]
-        )
+        text = ""
+        for part in parts:
+            is_held = any(reason in (each.reasons or ()) for each in part)
+            text += "▮" if is_held else " "
+        label = _label(word or reason, span_text(held.get(reason, 0.0)), style)
+        rows.append([*label, Span(text, style)])
     return rows
 
 
-def _label(text: str, value: str, style: Style) -> Row:
+def _label(
+    text: str,
+    value: str,
+    style: Style,
+) -> Row:
     return spread([Span(text, style)], [Span(f"{value} ", style)], GUTTER)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 from textual import on
@@ -11,7 +11,6 @@ from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.events import Key
 from textual.message import Message
-from textual.widget import Widget
 from textual.widgets import Button, Input, Label, OptionList, Select, Static
 
 from gputop.agent.problem import Problem
@@ -19,9 +18,12 @@ from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.kinds import CHECK, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.check_parts import DEFAULT_LEVEL, LEVELS
-from gputop.ui.benchmark.device_choice import CPU, DeviceChoice, key_of, label
+from gputop.text import short_name, visible
 from gputop.ui.drawing.ordered_input import OrderedInput
 from gputop.ui.drawing.palette import FAULT
+
+CPU, ALL = "cpu", "all"
+"""Values of options that are not a UUID: the CPU, and all GPUs or all data types."""
 
 
 class NumberInput(OrderedInput):
@@ -57,9 +59,26 @@ class NumberInput(OrderedInput):
             event.prevent_default()
 
 
-START, STOP = "Start", "Stop"
-ALL = "all"
-"""Option of a sweep for all data types of the device."""
+class ListField(Select[str]):
+    """A list of options, whose labels are not parsed as markup."""
+
+    def __init__(self, first: str, *, id: str) -> None:  # noqa: A002
+        self.options = [(first, first)]
+        """Label and value of each option."""
+        super().__init__(
+            self.options,
+            id=id,
+            compact=True,
+            allow_blank=False,
+            type_to_search=False,
+        )
+
+    def fill(self, options: list[tuple[str, str]], value: str) -> None:
+        # New options close an open list.
+        if self.options != options:
+            self.options = options
+            self.set_options((Content(text), key) for text, key in options)
+        self.value = value
 
 
 class Form(Container):
@@ -74,32 +93,19 @@ class Form(Container):
     def __init__(self) -> None:
         super().__init__(id="form")
         cpu = request.cpu_target()
-        self.choice = DeviceChoice(cpu)
-        self._dtype: str | None = None
-        """Data type chosen by the user, or None for the device's default."""
-        kinds = [
-            (kind.name, kind.name)
-            for kind in KINDS.values()
-            if not kind.several_devices
-        ]
-        self._options = {
-            "kind": kinds,
-            "device": [(label(cpu), CPU)],
-            "dtype": _dtypes((cpu,), CHECK),
-        }
-        """Label and value of every option, by field."""
-        self._lists = tuple(
-            Select(
-                _inert(each),
-                value=each[0][1],
-                id=name,
-                compact=True,
-                allow_blank=False,
-                type_to_search=False,
-            )
-            for name, each in self._options.items()
+        self._offered = {CPU: cpu}
+        self._refused: Mapping[str, Problem] = {}
+        self._key: str | None = None
+        """Option of the device; None before the first GPU is on offer."""
+        self._kind_field = ListField(CHECK, id="kind")
+        self._device_field = ListField(CPU, id="device")
+        dtype = target_choice.common_dtype((cpu,))
+        self._dtype_field = ListField(dtype, id="dtype")
+        self._lists = (
+            self._kind_field,
+            self._device_field,
+            self._dtype_field,
         )
-        self._kind_field, self._device_field, self._dtype_field = self._lists
         self._size_field = NumberInput("auto", "0123456789auto", id="size")
         self._seconds_field = NumberInput(
             f"{request.DEFAULT_SECONDS:g}",
@@ -109,46 +115,39 @@ class Form(Container):
             f"{request.DEFAULT_HERTZ:g}",
             id="hertz",
         )
-        self._button = Button(START, id="start", compact=True)
+        self._button = Button(id="start", compact=True)
         self.reason = Static(id="reason")
         """Line under the form with the reason why it cannot be run."""
+        self.show_running(running=False)
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="what"):
-            yield from (
-                Label("Kind"),
-                self._kind_field,
-                Label("Device"),
-                self._device_field,
-            )
+            yield from (Label("Kind"), self._kind_field)
+            yield from (Label("Device", classes="device"), self._device_field)
         with Horizontal(id="how"):
-            yield from (Label("Type", id="type-label"), self._dtype_field)
-            yield from (Label("Size", id="size-label"), self._size_field)
-            yield from (Label("Time s", id="time-label"), self._seconds_field)
-            yield from (Label("Hz", id="hz"), self._hertz_field, self._button)
+            yield from (Label("Type", classes="dtype"), self._dtype_field)
+            yield from (Label("Size", classes="size"), self._size_field)
+            yield Label("Time s", classes="seconds")
+            yield self._seconds_field
+            yield Label("Hz", classes="hertz")
+            yield from (self._hertz_field, self._button)
 
-    @property
-    def running(self) -> bool:
-        """True while a run is in progress. The button then stops it."""
-        return str(self._button.label) == STOP
-
-    @running.setter
-    def running(self, running: bool) -> None:
-        self._button.label = STOP if running else START
+    def show_running(self, *, running: bool) -> None:
+        """Show the button that starts a run, or stops it."""
+        self._button.label = "Stop" if running else "Start"
 
     def refuse(self, field: str, why: str) -> None:
         """Mark the field with that id as wrong, with the reason under the form; "" for none."""
-        for each in (*self._lists, self._size_field, self._seconds_field):
+        for each in self.query("Select, Input"):
             each.set_class(each.id == field, "wrong")
         self.reason.update(Text(why, style=FAULT))
         self.reason.display = bool(why)
 
     def find_wrong(self) -> tuple[str, str]:
         """Return the first field with a wrong number, and why; two empty strings if none is."""
-        size, seconds = self._size_field, self._seconds_field
         for field, parse in (
-            (size, request.parse_size),
-            (seconds, request.parse_seconds),
+            (self._size_field, request.parse_size),
+            (self._seconds_field, request.parse_seconds),
         ):
             try:
                 if not field.disabled:
@@ -169,16 +168,12 @@ class Form(Container):
             self._check()
 
     def action_field(self, step: int) -> None:
-        """Focus the next or previous field. This works before the layout."""
-        inputs = (self._size_field, self._seconds_field, self._hertz_field)
-        every = (*self._lists, *inputs, self._button)
-        fields = [field for field in every if not field.disabled]
-        none = -1 if step > 0 else 0
-        at = next(
-            (n for n, field in enumerate(fields) if field.has_focus_within),
-            none,
-        )
-        self.screen.set_focus(fields[(at + step) % len(fields)])
+        """Focus the next or previous field."""
+        fields = "#form Select, #form Input, #form Button"
+        if step > 0:
+            self.screen.focus_next(fields)
+        else:
+            self.screen.focus_previous(fields)
 
     @property
     def kind(self) -> str:
@@ -186,129 +181,125 @@ class Form(Container):
 
     def offer(
         self,
-        targets: tuple[Target, ...],
-        refused: Mapping[str, Problem] | None = None,
+        targets: Sequence[Target],
+        refused: Mapping[str, Problem],
     ) -> None:
         """Offer these devices and keep the choice.
 
         `refused` has the reasons, by UUID, for devices that cannot be tested.
         """
-        self.choice.offer(targets, refused)
-        self._show()
+        if not all(each.children for each in self._lists):
+            # The form is closing before it was complete.
+            return
+        self._offered = {target.uuid or CPU: target for target in targets}
+        self._refused = refused
+        self._update()
+        if self._key is None and len(targets) > 1:
+            self.choose(targets[0].uuid)
 
-    def choose(self, uuid: str | None, kind: str | None = None) -> None:
+    def choose(
+        self,
+        uuid: str | None,
+        kind: str | None = None,
+    ) -> None:
         """Choose a kind and a device, with its default data type if the device changed.
 
         Raises `ValueError` with the remedy if the device is not on offer.
         """
         key = uuid or CPU
-        if all(key_of(target) != key for target in self.choice.offered):
-            raise ValueError(self.choice.why_not(key))
-        self._pick(key)
-        if kind is not None:
-            with self.prevent(Select.Changed):
-                self._kind_field.value = kind
-        self._show()
+        if key not in self._offered:
+            raise ValueError(self._why_not(key))
+        self._device_field.value = key
+        self._kind_field.value = kind or self.kind
+        self._update()
 
     def take_highlighted(self) -> None:
         """Choose the highlighted line of an open list, as Enter would."""
         for field in self._lists:
-            line = (
-                field.query_one(OptionList).highlighted
-                if field.expanded
-                else None
-            )
-            field.expanded = False
-            if line is not None:
-                value = self._options[field.id or ""][line][1]
-                with self.prevent(Select.Changed):
-                    field.value = value
-                self._take(field, value)
+            if field.expanded:
+                line = field.query_one(OptionList).highlighted or 0
+                field.value = field.options[line][1]
+                field.expanded = False
+                self._update()
 
     @on(Select.Changed)
-    def _changed(self, event: Select.Changed) -> None:
-        # Otherwise, another change follows.
-        if event.value == event.select.value:
-            self._take(event.select, str(event.value))
-
-    def _take(self, field: Widget, value: str) -> None:
-        if field is self._device_field:
-            self._pick(value)
-        elif field is self._dtype_field and value != self._suitable_dtype():
-            self._dtype = value
-        self._show()
-
-    def _pick(self, key: str) -> None:
-        if key != self.choice.key(self.kind):
-            self.choice.choose(key)
-            self._dtype = None
-
-    def _show(self) -> None:
-        if not all(each.children for each in self._lists):
-            # The form is closing before it was complete.
-            return
+    def _update(self) -> None:
+        """Offer the options that suit the chosen ones."""
+        chosen, dtype = str(self._device_field.value), self._dtype_field.value
+        if chosen != (self._key or CPU):
+            self._key, dtype = chosen, ""
         kinds = self.kinds
         kind = self.kind if self.kind in kinds else CHECK
-        self._fill(self._kind_field, [(each, each) for each in kinds], kind)
-        self._dtype_field.disabled = not KINDS[kind].has_dtype
-        self._size_field.disabled = not KINDS[kind].has_size
-        self._hertz_field.disabled = kind != "pulse"
-        self._seconds_field.disabled = kind == CHECK
+        self._kind_field.fill([(each, each) for each in kinds], kind)
+        of = KINDS[kind]
+        for field, is_used in (
+            (self._device_field, not of.several_devices),
+            (self._dtype_field, of.has_dtype),
+            (self._size_field, of.has_size),
+            (self._seconds_field, kind != CHECK),
+            (self._hertz_field, kind == "pulse"),
+        ):
+            field.disabled = not is_used
+            for each in (field, *self.query(f".{field.id}")):
+                each.visible = is_used
         self.set_class(kind == "pulse", "pulsed")
-        self.set_class(kind == CHECK, "timed")
-        self.set_class(not KINDS[kind].has_dtype, "untyped")
-        self.set_class(not KINDS[kind].has_size, "unsized")
-        self._fill(
-            self._device_field,
-            self.choice.options(kind),
-            self.choice.key(kind),
-        )
-        self._fill(
-            self._dtype_field,
-            _dtypes(self._targets, kind),
-            self._suitable_dtype(),
-        )
+        self._device_field.fill(self._device_options(), self._key or CPU)
+        targets = self.targets
+        if not targets:
+            return
+        dtypes = [*target_choice.shared_dtypes(targets)]
+        if of.several_dtypes and len(targets) == 1:
+            dtypes.append(ALL)
+        if dtype not in dtypes:
+            dtype = target_choice.common_dtype(targets)
+        self._dtype_field.fill([(each, each) for each in dtypes], str(dtype))
 
-    def _fill(
-        self,
-        field: Select[str],
-        options: list[tuple[str, str]],
-        value: str,
-    ) -> None:
-        with self.prevent(Select.Changed):
-            # Set only changed options, because new options close an open list.
-            if self._options[field.id or ""] != options:
-                self._options[field.id or ""] = options
-                field.set_options(_inert(options))
-            field.value = value
+    def _device_options(self) -> list[tuple[str, str]]:
+        options = []
+        for key, target in self._offered.items():
+            options.append((_label(target), key))
+        gpus = self._gpus
+        if len(gpus) > 1:
+            options.append((f"all {len(gpus)} GPUs", ALL))
+        chosen = self._key or CPU
+        if all(key != chosen for _, key in options):
+            options.append(("choose a device", chosen))
+        return options
 
     @property
-    def _targets(self) -> tuple[Target, ...]:
-        """The chosen devices; the CPU if they are gone."""
-        return self.choice.targets(self.kind) or self.choice.offered[-1:]
+    def _gpus(self) -> tuple[Target, ...]:
+        offered = self._offered.values()
+        return tuple(each for each in offered if each.kind == "cuda")
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The chosen devices, or none if they are gone."""
+        key = self._key or CPU
+        if KINDS[self.kind].several_devices or key == ALL:
+            gpus = self._gpus
+            return gpus if len(gpus) > 1 else ()
+        return (self._offered[key],) if key in self._offered else ()
+
+    def _why_not(self, key: str) -> str:
+        """Return why an option is not on offer, and the remedy."""
+        if key in self._refused:
+            return f"{self._refused[key]}."
+        return (
+            "The device is gone: choose another one, or wait until it is back."
+        )
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds of runs that the devices on offer support."""
-        gpus = sum(target.kind == "cuda" for target in self.choice.offered)
+        is_simulated = any(each.simulated for each in self._gpus)
         found = []
         for name, kind in KINDS.items():
-            is_simulated = name == CHECK or kind.is_simulated
-            if self._targets[0].simulated and not is_simulated:
+            if is_simulated and name != CHECK and not kind.is_simulated:
                 continue
-            if kind.several_devices and gpus < 2:
+            if kind.several_devices and len(self._gpus) < 2:
                 continue
             found.append(name)
         return tuple(found)
-
-    def _suitable_dtype(self) -> str:
-        chosen = self._dtype
-        if chosen is not None and (chosen, chosen) in _dtypes(
-            self._targets,
-            self.kind,
-        ):
-            return chosen
-        return target_choice.common_dtype(self._targets)
 
     @on(Input.Submitted)
     @on(Button.Pressed)
@@ -317,33 +308,26 @@ class Form(Container):
 
     def requests(self, python: str | None) -> list[Request]:
         """Return a request for each device. Raise `ValueError` with the remedy."""
-        targets = self.choice.available_targets(self.kind)
-        usual = target_choice.common_dtype(targets)
-        dtypes = [
-            str(self._dtype_field.value)
-            if KINDS[self.kind].has_dtype
-            else usual,
-        ]
-        # The usual type comes first, so that a run that is stopped early has
-        # it.
-        if dtypes == [ALL]:
-            dtypes = [
-                *dict.fromkeys(
-                    (usual, *target_choice.shared_dtypes(targets)),
-                ),
-            ]
-        dtype, *further = dtypes
-        sized = KINDS[self.kind].has_size
-        size = request.parse_size(self._size_field.value) if sized else None
+        targets, kind = self.targets, KINDS[self.kind]
+        if not targets:
+            raise ValueError(self._why_not(self._key or CPU))
+        dtypes = [target_choice.common_dtype(targets)]
+        if kind.has_dtype and self._dtype_field.value == ALL:
+            # The usual type comes first, so that a run that is stopped early
+            # has it.
+            dtypes += target_choice.shared_dtypes(targets)
+        elif kind.has_dtype:
+            dtypes = [str(self._dtype_field.value)]
+        dtype, *further = dict.fromkeys(dtypes)
+        size = None
+        if kind.has_size:
+            size = request.parse_size(self._size_field.value)
         seconds = LEVELS[DEFAULT_LEVEL].seconds
         if self.kind != CHECK:
             seconds = request.parse_seconds(self._seconds_field.value)
-        pulsed = self.kind == "pulse"
-        hertz = (
-            request.parse_hertz(self._hertz_field.value)
-            if pulsed
-            else request.DEFAULT_HERTZ
-        )
+        hertz = request.DEFAULT_HERTZ
+        if self.kind == "pulse":
+            hertz = request.parse_hertz(self._hertz_field.value)
         return [
             Request(
                 target,
@@ -367,14 +351,10 @@ def field_of(why: str) -> str:
     )
 
 
-def _inert(options: Iterable[tuple[str, str]]) -> list[tuple[Content, str]]:
-    """Return the labels as content that is not parsed as markup."""
-    return [(Content(text), key) for text, key in options]
-
-
-def _dtypes(targets: tuple[Target, ...], kind: str) -> list[tuple[str, str]]:
-    """Return the options for the data type. Several devices share one type."""
-    names = [*target_choice.shared_dtypes(targets)]
-    if KINDS[kind].several_dtypes and len(targets) == 1:
-        names.append(ALL)
-    return [(name, name) for name in names]
+def _label(target: Target) -> str:
+    """Return a label. It starts with the MIG profile, so that a narrow field shows the profile."""
+    name = short_name(visible(target.name))
+    gpu, _, profile = name.rpartition(" MIG ")
+    if target.parent_uuid is not None and gpu:
+        name = f"MIG {profile}, {gpu}"
+    return f"CPU {name}" if target.uuid is None else f"{target.number} {name}"

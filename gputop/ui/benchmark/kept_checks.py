@@ -20,6 +20,7 @@ from gputop.bench.run.check_parts import (
     part_result,
 )
 from gputop.bench.run.device_run import DeviceRun
+from gputop.bench.run.simulation import SIMULATED
 from gputop.files import write_whole
 
 Curves = Callable[[Result], str | None]
@@ -56,7 +57,7 @@ def check_of(
         name = result.kind
         if not result.points:
             name += f" {result.dtype}"
-        found.setdefault(name, []).append(_run_of(result, curves))
+        found.setdefault(name, []).append(run_of(result, curves))
     ended = []
     for name, runs in found.items():
         seconds = max(run.request.seconds for run in runs)
@@ -69,14 +70,10 @@ def check_of(
     )
 
 
-def _run_of(result: Result, curves: Curves) -> DeviceRun:
-    return DeviceRun.of_result(result, target_of(result), curves(result))
-
-
-def target_of(result: Result) -> Target:
-    """Return the device of a result."""
+def run_of(result: Result, curves: Curves) -> DeviceRun:
+    """Return the run of a result. Raise `ProblemError` or `ValueError` for broken curves."""
     kind: DeviceKind = "cpu" if result.device_uuid is None else "cuda"
-    return Target(
+    target = Target(
         kind,
         result.device_uuid,
         result.device_index,
@@ -84,7 +81,9 @@ def target_of(result: Result) -> Target:
         None,
         None,
         host=result.host,
+        simulated=result.python == SIMULATED,
     )
+    return DeviceRun.of_result(result, target, curves(result))
 
 
 def write_report(
@@ -101,7 +100,7 @@ def write_report(
         blocks = [*check_page(check), *check_details(check)]
         page = html_document(blocks, check.started_at)
     else:
-        page = html_page(result, _run_of(result, curves).history())
+        page = html_page(result, run_of(result, curves).history())
     moment = time.strftime("%Y%m%d-%H%M%S", time.localtime(result.started_at))
     path = Path(f"gputop-{result.kind}-{moment}.html").absolute()
     write_whole(path, page.encode())

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
 from gputop.ui.drawing import palette
-from gputop.ui.drawing.cells import Row, Span, width_of
-from gputop.ui.drawing.palette import BADGE, DIM
-
-if TYPE_CHECKING:
-    from gputop.bench.plan.request import Target
+from gputop.ui.drawing.cells import Row, Span, fit
+from gputop.ui.drawing.palette import DIM
 
 LABEL = 8
 """Cells of the vertical axis and its labels."""
@@ -31,17 +27,19 @@ COLOURS = (
 )
 CONSOLE = Console()
 """Needed to take a text apart. Nothing is written to it."""
-MARKS = "123456789abcdefghijklmnopqrstuvwxyz"
-"""Marks of lines without a number. They distinguish lines when colours repeat."""
 STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+TALL = 15
+"""Rows from which the vertical axis has four parts instead of two."""
 
 
 class PlotLine(NamedTuple):
     """Points in order of x, in the units of the axes."""
 
-    points: tuple[tuple[float, float], ...]
-    style: Style
-    mark: str = ""
+    name: str
+    """Name in the legend."""
+    mark: str
+    """Text at the end of the line if there are several: colours repeat, and may be off."""
+    points: Sequence[tuple[float, float]]
 
 
 class PlotAxis(NamedTuple):
@@ -49,16 +47,11 @@ class PlotAxis(NamedTuple):
 
     low: float
     high: float
-    ticks: tuple[tuple[float, str], ...] = ()
+    ticks: Sequence[tuple[float, str]] = ()
 
     def within(self, value: float) -> float:
         """Return the value, limited to the axis."""
         return max(self.low, min(self.high, value))
-
-
-def mark_of(target: Target) -> str:
-    """Return the mark at the end of a device's line: the device's number."""
-    return target.number or "CPU"
 
 
 def colour_of(n: int) -> Style:
@@ -66,58 +59,30 @@ def colour_of(n: int) -> Style:
     return COLOURS[n % len(COLOURS)]
 
 
-SIMULATION = Span(" simulated ", BADGE)
-
-
-class PlotArea(NamedTuple):
-    """Axes of a plot, and its size. The vertical axis with its labels takes `left` of `width`
-    cells."""
-
-    x: PlotAxis
-    y: PlotAxis
-    left: int
-    width: int
-    height: int
-
-
-def linear_axis(
-    low: float,
-    high: float,
-    height: int,
-) -> PlotAxis:
-    """Return an axis with four parts, or with two if there is little room."""
-    parts = 4 if height >= 15 else 2
-    at = [low + (high - low) * n / parts for n in range(parts + 1)]
-    return PlotAxis(low, high, tuple((value, tick(value)) for value in at))
-
-
-def legend(
-    title: str,
-    lines: Iterable[tuple[str, Style]],
+def plot_rows(
+    title: Row,
+    lines: Sequence[PlotLine],
+    x: PlotAxis,
+    y: PlotAxis,
+    left: int,
     width: int,
-) -> Row:
-    """Return the title and as many names of lines as fit."""
-    row: Row = [Span(title, DIM)]
-    for name, style in lines:
-        span = Span(f"  {name}", style)
-        if width_of([*row, span]) > width - 2:
-            return [*row, Span(" …", DIM)]
-        row.append(span)
-    return row
+    height: int,
+) -> list[Row]:
+    """Draw a legend and lines in their colours. The first line is in front.
 
-
-# An unchanged plot is not drawn again.
-@lru_cache(maxsize=1)
-def plot_rows(lines: tuple[PlotLine, ...], area: PlotArea) -> list[Row]:
-    """Draw lines in their own colours, with the axis in the last of the `left` cells.
-
-    The first line is in front.
+    The vertical axis with its labels takes `left` of `width` cells.
     """
-    x, y, left, width, height = area
-    figure = _figure()
-    figure.clear()
+    import plotext
+
+    legend = [*title]
+    for n, line in enumerate(lines):
+        legend.append(Span(f"  {line.name}", colour_of(n)))
+    # Use the widget's size, not the terminal's.
+    plotext.terminal.limit(False, False)
+    # The module's figure is shared with all other code.
+    figure = type(plotext.figure)(plotext.terminal)
     figure.theme("colorless")
-    figure.plot_size(width, height)
+    figure.plot_size(width, height - 1)
     figure.axes(active=False)
     figure.axes(active=True, side=[0])
     ruler = figure.ruler("x", "lower").lim(x.low, x.high)
@@ -127,96 +92,64 @@ def plot_rows(lines: tuple[PlotLine, ...], area: PlotArea) -> list[Row]:
         [at for at, _ in y.ticks],
         [label.rjust(left - 1) for _, label in y.ticks],
     )
-    colours: dict[Style, int] = {}
-    for line in lines:
-        colours.setdefault(line.style, FIRST_COLOUR + len(colours))
-    for line in reversed(lines):
-        _draw_line(figure, line, colours[line.style], area)
+    drawn = []
+    for n, line in enumerate(lines):
+        if line.points:
+            drawn.append((line, FIRST_COLOUR + n % len(COLOURS)))
+    for line, colour in reversed(drawn):
+        # Limit the points to the axes: beyond them, plotext draws dots until
+        # memory is exhausted.
+        xs = [x.within(at) for at, _ in line.points]
+        ys = [y.within(value) for _, value in line.points]
+        marker = plotext.marker("braille", plotext.pixel(colour))
+        figure.draw(figure.signal(xs, ys, marker=marker).lines())
+    # A row is for the legend, one for the axis, and one for its labels.
+    cell = (x.high - x.low) / (width - left - 1)
+    row = (y.high - y.low) / (height - 4)
     taken: Counter[int] = Counter()
-    for line in lines:
-        if line.mark and line.points:
-            _draw_mark(figure, line, colours[line.style], area, taken)
-    drawn = Text.from_ansi(str(figure.build()))
-    return [_row(text, [*colours]) for text in drawn.split()]
+    for line, colour in drawn:
+        if len(lines) > 1:
+            at, value = line.points[-1]
+            place = round((y.within(value) - y.low) / row)
+            # Marks in the same row are beside each other.
+            across = x.within(at - taken[place] * cell)
+            label = plotext.colorize(line.mark, colour)
+            up = y.low + place * row
+            figure.draw(figure.text(across, up, label, alignment="right"))
+            taken[place] += len(line.mark) + 1
+    plot = Text.from_ansi(str(figure.build()))
+    return [fit(legend, width), *map(_row, plot.split())]
 
 
-@cache
-def _figure() -> Any:
-    """Return a figure of our own. The module's figure is shared with all other code."""
-    import plotext
-
-    # Use the widget's size, not the terminal's.
-    plotext.terminal.limit(False, False)
-    return type(plotext.figure)(plotext.terminal)
-
-
-def _draw_line(
-    figure: Any,
-    line: PlotLine,
-    colour: int,
-    area: PlotArea,
-) -> None:
-    import plotext
-
-    # Limit the points to the axes: beyond them, plotext draws dots until
-    # memory is exhausted.
-    xs = [area.x.within(at) for at, _ in line.points]
-    ys = [area.y.within(value) for _, value in line.points]
-    marker = plotext.marker("braille", plotext.pixel(colour))
-    figure.draw(figure.signal(xs, ys, marker=marker).lines())
-
-
-def _draw_mark(
-    figure: Any,
-    line: PlotLine,
-    colour: int,
-    area: PlotArea,
-    taken: Counter[int],
-) -> None:
-    """Write the mark of a line at its end, left of the marks in the same row.
-
-    `taken` has the cells of these marks, with a blank each.
-    """
-    import plotext
-
-    at, value = line.points[-1]
-    # A row is for the axis and another for its labels.
-    cell = (area.x.high - area.x.low) / (area.width - area.left - 1)
-    row = (area.y.high - area.y.low) / max(1, area.height - 3)
-    n = round((area.y.within(value) - area.y.low) / row)
-    x = area.x.within(area.x.within(at) - taken[n] * cell)
-    taken[n] += len(line.mark) + 1
-    label = plotext.colorize(line.mark, colour)
-    y = area.y.low + n * row
-    figure.draw(figure.text(x, y, label, alignment="right"))
-
-
-def _row(text: Text, styles: Sequence[Style]) -> Row:
+def _row(text: Text) -> Row:
     """Return a line of plotext with the styles of its lines. Axis and labels are dim."""
     row = []
     for part, style, _ in text.render(CONSOLE):
         shown = DIM
         if style is not None and style.color is not None:
-            shown = styles[(style.color.number or 0) - FIRST_COLOUR]
+            shown = COLOURS[(style.color.number or 0) - FIRST_COLOUR]
         row.append(Span(part.replace(BLANK, " "), shown))
     return row
 
 
+def rate_axis(
+    rates: Sequence[float],
+    height: int,
+    *,
+    zoomed: bool = False,
+) -> PlotAxis:
+    """Return an axis from 0; with `zoomed` from half of its end if no rate is lower."""
+    low, high = 0.0, round_up(1.08 * max(rates))
+    # The difference of lines that are close together is visible then.
+    if zoomed and min(rates) > high / 2:
+        low = high / 2
+    parts = 4 if height >= TALL else 2
+    at = [low + (high - low) * n / parts for n in range(parts + 1)]
+    return PlotAxis(low, high, [(value, tick(value)) for value in at])
+
+
 def tick(value: float) -> str:
     return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
-
-
-def thin_out(
-    points: list[tuple[float, float]],
-    most: int,
-) -> list[tuple[float, float]]:
-    """Return at most `most` points, each the mean of its neighbours."""
-    together = max(1, -(-len(points) // most))
-    thinned = []
-    for n in range(0, len(points), together):
-        xs, ys = zip(*points[n : n + together], strict=True)
-        thinned.append((sum(xs) / len(xs), sum(ys) / len(ys)))
-    return thinned
 
 
 def round_up(value: float) -> float:

@@ -2,55 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-from gputop.agent.problem import Problem
-from gputop.bench.plan import peaks
+from rich.style import Style
+
 from gputop.bench.plan.request import Target, short_labels
-from gputop.bench.results.measures import best_row, rate_text, verified_text
-from gputop.bench.results.outcome import outcome_of_run
-from gputop.bench.results.page import level_of, verdict_lines
-from gputop.bench.results.tables import layout_of
-from gputop.bench.worker.heat import heat_in_short, heat_in_words
+from gputop.bench.results.columns import peak_text
+from gputop.bench.results.measures import best_row, rate_text
+from gputop.bench.results.outcome import Outcome, outcome_of_run
+from gputop.bench.results.outliers import device_outcome, joined, was_stopped
+from gputop.bench.run.check import Check
+from gputop.bench.run.device_run import DeviceRun
+from gputop.bench.run.run import Run
+from gputop.bench.worker.heat import heat_in_short
 from gputop.text import (
+    ABSENT,
     count,
     duration,
-    percentage,
+    fit_columns,
     quantity,
     short_name,
-    tflops,
+    throughput,
     visible,
-    watts_of,
 )
-from gputop.ui.benchmark import group_table
-from gputop.ui.benchmark.group_table import STYLES
+from gputop.ui.benchmark.device_strips import last_moment
+from gputop.ui.benchmark.plot import colour_of
 from gputop.ui.drawing.cells import (
     Row,
     Span,
+    bar,
+    cell,
     cells_of,
-    clip,
     paragraph,
-    reading,
     width_of,
 )
-from gputop.ui.drawing.live import LiveView, TelemetryView
-from gputop.ui.drawing.palette import DIM, FAULT, GOOD, STRONG, TEXT, WARN
+from gputop.ui.drawing.live import LiveView
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BUSY,
+    DIM,
+    FAULT,
+    GOOD,
+    STRONG,
+    TEXT,
+    WARN,
+)
 
-if TYPE_CHECKING:
-    from gputop.bench.run.check import Check
-    from gputop.bench.run.device_run import DeviceRun
-    from gputop.bench.run.run import Run
-
-BESIDE = 50
-"""Cells of the shortest bar, of the time, and of the text before the heat limit."""
 TALL_ROOM = 20
-"""Rows from which more of the verdict is shown."""
-PEAKS = {
-    peaks.DATASHEET: "datasheet peak (dense)",
-    peaks.AT_MAXIMUM_CLOCK: "computed peak at max clock",
+"""Rows from which more notes are shown."""
+SHORTEST_BAR, LONGEST_BAR = 10, 60
+STYLES = {"fault": FAULT, "warn": WARN, "good": GOOD, "": TEXT}
+"""Styles of the levels of an outcome."""
+WIDTHS = {
+    "STATE": 13,
+    "NOW": 6,
+    "MEAN": 6,
+    "PEAK": 6,
+    "ROWS": 8,
+    "BEST": 14,
+    "OF PEAK": 7,
+    "ERRORS": 6,
+    "TEMP": 5,
+    "POWER": 6,
+    "CLOCK": 8,
 }
-"""Texts for peaks, by name."""
+"""Widths of the columns. A narrow table keeps the first ones."""
 
 
 class RunView(LiveView):
@@ -63,80 +79,70 @@ class TitleView(RunView):
     """One line: the current run, or how the last one ended."""
 
     when = ""
-    """Time of an earlier run that is shown again."""
+    """Time of an earlier run that is shown again, with a space after it."""
     check: Check | None = None
     """Check whose current part is shown."""
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
-        run = self.run
+        run, check = self.run, self.check
         if run is None:
             return []
-        when = f" {self.when} " if self.when else " "
-        check = self.check
+        when = f" {self.when}"
         if check is not None:
             left = max(0.0, run.request.seconds - run.elapsed_seconds)
             left += check.seconds_to_come
             part = f"Part {check.number} of {len(check.parts)}"
             when = f" {part}, {duration(left)} left · "
-        return [[Span(when, STRONG), *title(run, width - len(when))]]
+        return [[Span(when, STRONG), *title(run)]]
 
 
-def title(run: Run, width: int) -> Row:
+def title(run: Run) -> Row:
     """Return the gravest state, its devices if others have another one, and what runs."""
-    behind = run.slow_devices()
-    outcomes = {}
-    for target, device in run.devices.items():
-        outcomes[target] = outcome_of_run(device, behind.get(target))
+    outcomes = _outcomes(run)
     gravest = min(outcomes.values())
     word = gravest.word[:1].upper() + gravest.word[1:]
     if gravest.word == "ok":
         word = "Done"
     if not run.begun and not run.ended:
         word += f", {duration(run.now() - run.started_at)}"
-    text = _what(run)
     named = [each for each in outcomes if outcomes[each] == gravest]
+    device = run.devices[named[0]]
+    parts = []
     if len(named) < len(outcomes):
-        text = f"{short_labels(named)} · {text}"
-    elif run.problem is not None:
-        text = visible(run.problem.what)
-        if run.first.wrong_elements:
-            text += f", {wrong_elements_text(run.first)}"
-    elif run.first.limit is not None:
-        text = f"{run.first.limit.why} · {text}"
+        parts.append(short_labels(named))
+    if device.wrong_elements:
+        parts.append(wrong_elements_text(device))
+    if device.problem is not None:
+        parts.append(visible(device.problem.what))
+    elif device.limit is not None:
+        parts.append(device.limit.why)
+    text = " · ".join([*parts, *_what(run)])
     style = STYLES[gravest.level]
-    shown = clip(f": {text}", width - len(word))
-    return [Span(word, style), Span(shown, style if style is FAULT else TEXT)]
+    said = style if style is FAULT else TEXT
+    return [Span(word, style), Span(f": {text}", said)]
 
 
-def _what(run: Run) -> str:
-    """Return what runs: `bfloat16 8192×8192×8192 on 4 × H100 80GB HBM3 · torch 2.9.1`."""
-    devices = [*run.devices.values()]
+def _outcomes(run: Run) -> Mapping[Target, Outcome]:
+    behind = run.slow_devices()
+    outcomes = {}
+    for target, device in run.devices.items():
+        outcomes[target] = outcome_of_run(device, behind.get(target))
+    return outcomes
+
+
+def _what(run: Run) -> list[str]:
+    """Return what runs: `bfloat16 8192×8192×8192 on 4 × H100 80GB HBM3`, `torch 2.9.1`."""
     shapes, torch = set(), set()
-    known = []
-    for each in devices:
+    for each in run.devices.values():
         if each.planned:
             shapes.add((each.planned.m, each.planned.n, each.planned.k))
         if each.hello:
-            torch.add(each.hello.torch_version)
-        if each.readings.gpu is not None:
-            known.append(each.readings.heat_limits)
+            torch.add(f"torch {visible(each.hello.torch_version)}")
     shape = ""
     if len(shapes) == 1 and not run.is_table:
         shape = "×".join(map(str, shapes.pop())) + " "
-    parts = [f"{run.first.description} {shape}on {_devices([*run.devices])}"]
-    results = run.results
-    checked = len(results) == len(devices) and all(
-        each.checks for each in results
-    )
-    if checked and not run.faulty:
-        said = verified_text(results[0]).partition(" (")[0]
-        said += f"{'' if 'check' in said else ' checked'}, none wrong"
-        parts.append("all checks passed" if run.is_several else said)
-    if known and run.is_several:
-        parts.append(f"heat limit: {heat_in_short(known)}")
-    if len(torch) == 1:
-        parts.append(f"torch {visible(torch.pop())}")
-    return " · ".join(parts)
+    what = f"{run.first.description} {shape}on {_devices([*run.devices])}"
+    return [what, *sorted(torch)]
 
 
 def _devices(targets: Sequence[Target]) -> str:
@@ -157,193 +163,142 @@ def wrong_elements_text(run: DeviceRun) -> str:
     return f"{many}, first at {duration(run.wrong_at)}"
 
 
-class ReadoutView(TelemetryView, RunView):
-    """Lines with figures, progress and checks, or the table of several devices."""
+class ReadoutView(RunView):
+    """A table with a row for each device, the progress, and notes."""
 
     def wanted(self, room: int) -> int:
-        """Return the rows that the view needs, at most `room`.
+        """Return the rows that the view needs, with few notes if the `room` is small.
 
         The number is the same before and after the end of a run, so that the chart keeps its
         height.
         """
         if self.run is None:
             return 0
-        is_tall = room >= TALL_ROOM
-        if self.run.is_several:
-            rows = len(self.run.devices) + 2
-            notes = 3 if is_tall else 1
-            return rows + max(0, min(notes, room - rows))
-        return 3 + (4 if is_tall else 2)
+        rows = len(self.run.devices) + 2
+        notes = 4 if room >= TALL_ROOM else 2
+        return rows + max(0, min(notes, room - rows))
 
-    def draw(self, width: int, height: int) -> list[Row]:
-        if self.run is None:
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - what fits is shown
+        run = self.run
+        if run is None:
             return []
-        if self.run.is_several:
-            return group_table.group_rows(
-                self.run,
-                self._telemetry,
-                width,
-                height,
-            )
-        return self._device_rows(self.run, width)
-
-    def _device_rows(self, run: Run, width: int) -> list[Row]:
-        device = run.first
-        if device.problem is not None:
-            return _problem_rows(device, device.problem, width)
-        figures = _best_row(device) if run.is_table else _figures(device)
-        if device.wrong_elements:
-            figures += [Span(f"  {wrong_elements_text(device)}", FAULT)]
-        if not run.ended:
-            _add(figures, self._device(device), width)
-        checks: Row = [Span(" ")]
-        _add(
-            checks,
-            [*_checks(device), *_peaks(device), *_others(device)],
-            width,
-        )
-        progress = group_table.progress_row(
-            run,
-            width,
-            _heat_limit(device, width),
-        )
-        return [figures, progress, checks, *_verdict_rows(device, width)]
-
-    def _device(self, run: DeviceRun) -> list[Row]:
-        """Return current readings of the device. Readings with limits come first.
-
-        A MIG instance has none, so its GPU's readings are shown and labelled as such.
-        """
-        target = run.request.target
-        watts, limit, clock, celsius = group_table.live_readings(
-            target,
-            self._telemetry,
-        )
-        whose = (
-            "" if target.parent_uuid is None else f"of GPU {target.index}: "
-        )
         return [
-            [Span(f"  {whose}temp ", DIM), reading(quantity(celsius, "°C"))],
-            [Span("  power ", DIM), reading(watts_of(watts, limit))],
-            [Span("  clock ", DIM), reading(quantity(clock, " MHz"))],
+            *_table(run, width),
+            _progress_row(run, width),
+            *_notes(run, width),
         ]
 
 
-def _problem_rows(
-    run: DeviceRun,
-    problem: Problem,
-    width: int,
-) -> list[Row]:
-    """Draw why a started run has no result. Before the start, the chart's space shows it."""
-    if not run.measured or (run.stopping and not run.faulty):
-        return []
-    why = Span(
-        clip(f" {visible(problem.why)}", width),
-        FAULT if run.faulty else TEXT,
-    )
-    return [[why], [Span(clip(f" {visible(problem.remedy)}", width), STRONG)]]
+def _table(run: Run, width: int) -> list[Row]:
+    """Draw a heading and a row for each device.
 
-
-def _heat_limit(run: DeviceRun, width: int) -> Row:
-    """Return the temperature that ends the run, with its reason if there is room."""
-    if run.readings.gpu is None:
-        return []
-    limits = run.readings.heat_limits
-    said = heat_in_words(limits)
-    if cells_of(said) > width - BESIDE:
-        said = heat_in_short([limits])
-    return [Span(f"  heat limit: {said}", DIM)]
-
-
-def _verdict_rows(run: DeviceRun, width: int) -> list[Row]:
-    """Draw the verdict's sentence, and below it the parts that are not ok, or their number."""
-    result = run.result
-    if result is None or result.verdict is None:
-        return []
-    verdict = result.verdict
-    style = STYLES[level_of(verdict.state)]
-    rows = paragraph(visible(verdict.summary), width - 1, style + STRONG, " ")
-    if not verdict.summary:
-        rows = []
-    for line in verdict_lines(result):
-        rows.append([Span(clip(f" {visible(line)}", width), style)])
+    A device's name has the colour of its line in the chart.
+    """
+    head = {title: Span(title, DIM) for title in WIDTHS}
+    table = [(Span("DEVICE", DIM), head)]
+    outcomes = _outcomes(run)
+    for n, (target, device) in enumerate(run.devices.items()):
+        name = Span(_name(run, target), colour_of(n))
+        table.append((name, _cells(device, outcomes[target])))
+    wide = max(cells_of(name.text) for name, _ in table)
+    _, first = table[1]
+    titles = [title for title in WIDTHS if title in first]
+    room = width - wide - 1
+    titles = fit_columns(titles, room, lambda title: WIDTHS[title] + 1)
+    rows = []
+    for name, cells in table:
+        row = [Span(" "), cell(name.text, wide, name.style)]
+        for title in titles:
+            text, style = cells[title]
+            if text == ABSENT:
+                style = DIM
+            right = title != "STATE"
+            shown = cell(text, WIDTHS[title], style, right=right)
+            row += [Span(" "), shown]
+        rows.append(row)
     return rows
 
 
-def _figures(run: DeviceRun) -> Row:
-    row: Row = [Span(" ")]
-    unit, factor = run.rate_scale(run.rate_peak)
-    rates = {"now": run.rate_now, "mean": run.rate_mean, "peak": run.rate_peak}
-    bounds = run.result and run.result.tflops_mean_interval
-    for name, value in rates.items():
-        shown = tflops(value and factor * value)
-        if name == "mean" and bounds:
-            shown += f" ± {factor * (bounds[1] - bounds[0]) / 2:.2g}"
-        row += [Span(f"{name} ", DIM), reading(f"{shown} ".ljust(7), STRONG)]
-    return [*row, Span(unit, DIM)]
+def _name(run: Run, target: Target) -> str:
+    models = {each.name for each in run.devices}
+    if target.number is None or len(models) > 1:
+        return f"{target.place} {short_name(visible(target.name))}"
+    return target.place
 
 
-def _best_row(run: DeviceRun) -> Row:
-    """Return the number of rows in a table, and the best row so far."""
-    rows = count(len(run.rows), "row")
-    if run.planned and not run.ended:
-        rows = f"{len(run.rows)} of at most {run.planned.rows} rows"
-    row: Row = [Span(" "), Span(rows, TEXT)]
-    best = best_row(run.rows)
-    if best is not None:
-        size = layout_of(run.request.kind).size_text(best)
-        where = f" {visible(best.series, 40)}, {size}"
-        row += [
-            Span("  best ", DIM),
-            Span(rate_text(best), STRONG),
-            Span(where, DIM),
-        ]
-    return row
+def _cells(device: DeviceRun, state: Outcome) -> dict[str, Span]:
+    wrong = device.wrong_elements
+    errors = f"{wrong:,}" if device.verified else ABSENT
+    read = last_moment(device)
+    cells = {
+        "STATE": Span(state.word, STYLES[state.level]),
+        "ERRORS": Span(errors, FAULT if wrong else TEXT),
+        "TEMP": Span(quantity(read.temperature_celsius, "°C")),
+        "POWER": Span(quantity(read.power_watts, " W")),
+        "CLOCK": Span(quantity(read.sm_clock_mhz, " MHz")),
+    }
+    if device.is_table:
+        rows = f"{len(device.rows)}"
+        if device.planned is not None and not device.ended:
+            rows += f"/{device.planned.rows}"
+        cells["ROWS"] = Span(rows)
+        cells["BEST"] = Span(rate_text(best_row(device.rows)), STRONG)
+        return cells
+    mean = device.rate_mean
+    known = device.readings.percent_of_peak(mean, device.request.dtype)
+    if device.result is not None:
+        known = device.result.known_conditions.percent_of_peak
+    cells["OF PEAK"] = Span(peak_text(known))
+    rates = {"NOW": device.rate_now, "MEAN": mean, "PEAK": device.rate_peak}
+    for title, rate in rates.items():
+        cells[title] = Span(throughput(rate, short=True), STRONG)
+    return cells
 
 
-def _add(
-    row: Row,
-    parts: Iterable[Row],
-    width: int,
-) -> None:
-    for part in parts:
-        if width_of([*row, *part]) <= width:
-            row += part
+def _progress_row(run: Run, width: int) -> Row:
+    """Draw the progress, the number of checks, and the temperatures that end the run."""
+    seconds, elapsed = run.request.seconds, run.elapsed_seconds
+    text = f"  {duration(elapsed)}"
+    if run.is_table and not run.ended:
+        text += f" of at most {duration(seconds)}"
+    elif not run.ended:
+        text += f" of {duration(seconds)}, {duration(max(0.0, seconds - elapsed))} left"
+    checks, heat = 0, []
+    for device in run.devices.values():
+        if device.verified is not None:
+            checks += device.verified.products or device.verified.checks
+        if device.readings.gpu is not None:
+            heat.append(device.readings.heat_limits)
+    text += f"  {checks:,} verified"
+    after = [Span(text)]
+    if heat:
+        after.append(Span(f"  heat limit: {heat_in_short(heat)}", DIM))
+    cells = max(SHORTEST_BAR, min(LONGEST_BAR, width - width_of(after) - 2))
+    style = BUSY if run.ended else ACCENT
+    return [Span(" "), *bar(run.share, cells, style), *after]
 
 
-def _checks(run: DeviceRun) -> list[Row]:
-    """Return what was verified, and the number of wrong elements."""
-    verified, counted = run.verified, run.result or run.progress
-    if verified is None or not verified.checks:
+def _notes(run: Run, width: int) -> list[Row]:
+    """Draw why devices ended, their verdicts, and who else uses them; join equal notes."""
+    if run.problem is not None and not run.measured:
+        # The chart's space shows it.
         return []
-    said = count(verified.checks, "check")
-    if verified.products and counted is not None and not run.is_table:
-        what = run.kind.counts.removesuffix("s")
-        made = count(counted.iterations, what)
-        said = f"{verified.products:,} of {made} verified"
-    wrong = run.wrong_elements
-    verdict = Span(f"{wrong or 'none'} wrong", FAULT if wrong else GOOD)
-    return [[Span(f"{said}, "), verdict]]
-
-
-def _peaks(run: DeviceRun) -> list[Row]:
-    """Return the share of the known peaks."""
-    known = run.readings.percent_of_peak(run.rate_mean, run.request.dtype)
-    if run.result is not None:
-        known = run.result.known_conditions.percent_of_peak
-    found: list[Row] = []
-    for name, share in known.items():
-        of = Span(f" of {visible(PEAKS.get(name, name), 60)}", DIM)
-        gap = Span(" · " if found else "  ")
-        found.append([gap, Span(percentage(share), STRONG), of])
-    return found
-
-
-def _others(run: DeviceRun) -> list[Row]:
-    """Return the other users of the device."""
-    others: Sequence[str] = run.readings.others
-    if run.result is not None:
-        others = run.result.known_conditions.other_load
-    if not others:
-        return []
-    return [[Span(f"  also {visible('; '.join(others), 300)}", WARN)]]
+    said = []
+    for device in run.devices.values():
+        member = device_outcome(device)
+        result = device.result
+        others = device.readings.others
+        if result is not None:
+            others = result.known_conditions.other_load
+        if result is not None and result.verdict is not None:
+            said.append((member, member.sentence))
+            said += [(member, why) for why in member.reasons]
+        elif member.problem and not was_stopped(member):
+            said.append((member, member.sentence))
+        if others:
+            said.append((member, f"also used by {'; '.join(others)}"))
+    rows = []
+    for member, line in joined(said):
+        style: Style = STYLES[member.outcome.level]
+        rows += paragraph(visible(line), width - 1, style, " ")
+    return rows

@@ -23,7 +23,7 @@ from gputop.bench.results.columns import (
     when,
 )
 from gputop.bench.results.differences import comparison_page
-from gputop.output.result_pages import page_text
+from gputop.output.result_pages import LEAST_DEVICE, page_text
 from gputop.text import ABSENT, visible
 from gputop.ui.benchmark.kept_checks import check_result
 from gputop.ui.drawing.cells import Row, Span, cell, paragraph
@@ -36,8 +36,6 @@ from gputop.ui.telemetry import Telemetry
 MOST_RESULTS = 200
 WIDTH = 116
 """Cells of the window with a comparison, as in `benchmark.tcss`."""
-ROOMY_DEVICE, TELLING = 24, 10
-"""Cells that the device's name keeps before columns of a rank above `TELLING` are shown."""
 
 
 class Line(NamedTuple):
@@ -82,13 +80,6 @@ RANKED = sorted(
     (column for column in COLUMNS if column.width),
     key=lambda column: COLUMNS[column].rank,
 )
-
-
-def _least_device(column: Column[Line]) -> int:
-    """Return the width that the device keeps if this column is shown."""
-    if COLUMNS[column].rank > TELLING:
-        return ROOMY_DEVICE
-    return DEVICE.width
 
 
 class ResultsView(ListView[Line]):
@@ -167,19 +158,21 @@ class ResultsView(ListView[Line]):
 
     def action_compare(self) -> None:
         """Mark a result, or compare it with the marked one."""
-        now = self.selected and self.selected.result
-        if now is None or self.marked in (None, now):
-            self.marked = None if self.marked is now else now
-        else:
-            pair = [each for each in (self.marked, now) if each is not None]
+        line, marked = self.selected, self.marked
+        self.marked = None
+        if line is None:
+            return
+        if marked is None:
+            self.marked = line.result
+        elif marked is not line.result:
+            pair = [marked, line.result]
             before, after = sorted(pair, key=lambda one: one.started_at)
             page = comparison_page(before, after, self.results)
             text = page_text(page, min(WIDTH, self.app.size.width - 4) - 8)
-            lines = [Choice(line, "", None) for line in text.splitlines()]
+            lines = [Choice(each, "", None) for each in text.splitlines()]
             window = ChoiceDialog("Comparison", lines, "Esc closes")
             window.add_class("comparison")
             self.app.push_screen(window)
-            self.marked = None
         self.redraw()
 
     def action_forget(self) -> None:
@@ -229,7 +222,12 @@ class ResultsView(ListView[Line]):
         return [*note, *rows]
 
     def slots(self, width: int) -> Sequence[Slot[Line]]:
-        return fit_slots(self.columns, RANKED, width, _least_device)
+        return fit_slots(
+            self.columns,
+            RANKED,
+            width,
+            lambda _: LEAST_DEVICE,
+        )
 
     def cell_of(self, item: Line, slot: Slot[Line]) -> Row:
         result, column = item.result, COLUMNS[slot.column]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -18,24 +18,27 @@ from gputop.agent.snapshot import Sample
 from gputop.bench.events import Result
 from gputop.bench.plan import request as plan
 from gputop.bench.plan import target_choice
+from gputop.bench.plan.kinds import CHECK
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.plan.target_choice import busy_question, usable_requests
 from gputop.bench.results import store
+from gputop.bench.results.check_report import check_page
 from gputop.bench.results.columns import when
+from gputop.bench.run.check import Check
+from gputop.bench.run.check_parts import DEFAULT_LEVEL, CheckResult
 from gputop.bench.run.device_run import DeviceRun
+from gputop.bench.run.keep import keep
 from gputop.bench.run.run import Run
+from gputop.bench.run.runner import Runner
 from gputop.bench.run.simulation import SIMULATED, Simulation
 from gputop.text import short_name, visible
-from gputop.ui.benchmark.device_choice import ALL
 from gputop.ui.benchmark.form import Form, field_of
-from gputop.ui.benchmark.kept_checks import check_of, target_of, write_report
+from gputop.ui.benchmark.kept_checks import check_of, run_of, write_report
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
-from gputop.ui.benchmark.result_tables import check_rows
 from gputop.ui.benchmark.results import MOST_RESULTS, ResultsView
-from gputop.ui.benchmark.running import Running
 from gputop.ui.benchmark.throughput_chart import (
     ThroughputChart,
     hint,
+    page_rows,
     problem_rows,
 )
 from gputop.ui.drawing.cells import Row, Span
@@ -44,18 +47,15 @@ from gputop.ui.drawing.live import LiveTab, space_of
 from gputop.ui.drawing.palette import DIM, FAULT, WARN
 from gputop.ui.telemetry import Telemetry, local_inventory
 
-if TYPE_CHECKING:
-    from gputop.bench.run.check import Check
-    from gputop.bench.run.check_parts import CheckResult
-
-REDRAW_SECONDS = 0.25
+REDRAW_SECONDS = 0.5
 """Seconds between redraws. The worker sends more windows than are worth the bytes over SSH."""
-CHART_SECONDS = 1.0
-"""Seconds between redraws of a chart with a line per device, which takes some milliseconds each."""
-LEAST_RESULTS, SHARE_OF_RESULTS = 5, 0.25
-"""Rows of the results, and their share of a high screen below a chart."""
+FINISH_SECONDS = 3.0
+"""Longest wait, when the dashboard ends, for a run to stop and its results to be stored."""
+LEAST_RESULTS = 5
+"""Rows for results in a low terminal without a run."""
 AROUND, LEAST_CHART, CHART, HINT = 4, 6, 11, 12
 """Rows of form, title and margin; least and wanted rows of the chart; rows of the hint."""
+RUNNING = "A stress test is running: x stops it"
 
 
 class BenchmarkTab(LiveTab):
@@ -78,19 +78,21 @@ class BenchmarkTab(LiveTab):
             lambda uuid: telemetry.readings(uuid).temperature_celsius or 40.0,
             lambda loads: ask(loads=loads),
         )
-        self._runs = Running(
-            self._show_begin,
-            self._show_end,
-            self._simulation,
-        )
         self._run: Run | None = None
         """Run that is shown."""
+        self._check: Check | None = None
+        """The current check."""
+        self._runner: Runner | None = None
+        """Runner of the current run. It is None between two parts of a check."""
+        self._idle = asyncio.Event()
+        self._idle.set()
+        """Set while nothing runs and all results are stored."""
         self._curves: dict[float, str] = {}
         """Curves of simulated runs by their start time. They are not stored."""
         self._form = Form()
         self._title = TitleView(id="run-title")
         self._chart = ThroughputChart()
-        self._readout = ReadoutView(telemetry, id="readout")
+        self._readout = ReadoutView(id="readout")
         self._results = ResultsView(telemetry)
 
     def compose(self) -> ComposeResult:
@@ -104,28 +106,11 @@ class BenchmarkTab(LiveTab):
     def on_mount(self) -> None:
         self._chart.hint = self._hint
         self.show_targets()
-        self._redraws = [
-            self.set_interval(
-                REDRAW_SECONDS,
-                self._redraw_while_running,
-                pause=True,
-            ),
-            self.set_interval(
-                CHART_SECONDS,
-                self._redraw_chart_of_several,
-                pause=True,
-            ),
-        ]
         self._load_results()
 
-    def _hint(self, width: int, height: int) -> list[Row]:
+    def _hint(self, width: int) -> list[Row]:
         others = any(not device.is_here for device in self._telemetry.devices)
-        return hint(
-            self._form.kinds,
-            width,
-            height,
-            others=others,
-        )
+        return hint(self._form.kinds, width, others=others)
 
     @work(group="results", exit_on_error=False)
     async def _load_results(self) -> None:
@@ -141,15 +126,8 @@ class BenchmarkTab(LiveTab):
         # Some runs may have ended since.
         new = self._results.results
         self._results.show(results, problem)
-        self._show_results(new, problem)
-
-    def _show_results(
-        self,
-        new: Sequence[Result],
-        problem: str | None,
-    ) -> None:
         self._results.add(new, problem)
-        self._redraw_run()
+        self._arrange()
 
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
@@ -157,38 +135,41 @@ class BenchmarkTab(LiveTab):
 
     @property
     def running(self) -> bool:
-        return self._runs.active
+        """True until the results of the run, or of all parts of the check, are stored."""
+        return not self._idle.is_set()
 
     def show_targets(self) -> None:
         """Offer the stream's devices on this machine. Recorded devices cannot run."""
         telemetry = self._telemetry
         inventory = local_inventory(telemetry.inventory)
         if inventory is None or telemetry.replayed:
-            self._form.offer((plan.cpu_target(),))
+            self._form.offer((plan.cpu_target(),), {})
         else:
             targets = target_choice.targets(inventory, telemetry.latest)
             if telemetry.simulated:
                 targets = tuple(map(_simulated, targets[:-1]))
-            self._form.offer(
-                targets,
-                target_choice.gpus_in_mig_mode(inventory),
-            )
+            refused = target_choice.gpus_in_mig_mode(inventory)
+            self._form.offer(targets, refused)
         if self._run is None:
             self._chart.redraw()
 
     def show_telemetry(self) -> None:
         self._arrange()
-        self._readout.redraw()
 
     def add_sample(self, sample: Sample) -> None:
         """Pass a sample on to simulated runs."""
         if self._telemetry.inventory is not None:
             self._simulation.add_sample(self._telemetry.inventory, sample)
 
-    def start(self, uuid: str | None = None, *, default: bool = False) -> None:
+    def start(
+        self,
+        uuid: str | None = None,
+        *,
+        default: bool = False,
+    ) -> None:
         """Start the run in the form. With `default`, start a soak of the device with that UUID."""
         if self.running:
-            self.notify("A stress test is running: x stops it")
+            self.notify(RUNNING)
             return
         if not default:
             self._form.take_highlighted()
@@ -198,8 +179,9 @@ class BenchmarkTab(LiveTab):
             if default:
                 self._form.choose(uuid, "soak")
             chosen = self._form.requests(self._python)
-            of_all = self._form.choice.key(self._form.kind) == ALL
-            requests, left_out = usable_requests(latest, chosen, of_all=of_all)
+            requests, left_out = target_choice.usable_requests(
+                latest, chosen, of_all=len(chosen) > 1
+            )
         except ValueError as error:
             field = self._form.find_wrong()[0] or field_of(str(error))
             self._form.refuse(field, str(error))
@@ -212,9 +194,10 @@ class BenchmarkTab(LiveTab):
                 severity="warning",
                 markup=False,
             )
-        asked = busy_question(latest, [request.target for request in requests])
+        targets = [request.target for request in requests]
+        asked = target_choice.busy_question(latest, targets)
         # This disturbs nobody.
-        if asked is None or requests[0].target.simulated:
+        if asked is None or targets[0].simulated:
             self._begin(requests)
             return
         question = ConfirmScreen(*asked, "Start anyway")
@@ -223,46 +206,84 @@ class BenchmarkTab(LiveTab):
     def _begin(self, requests: list[Request]) -> None:
         # The next key must not go to a field: x stops the run.
         self.screen.set_focus(None)
-        self._form.running = True
+        self._idle.clear()
+        self._form.show_running(running=True)
         self._follow(requests)
 
     @work(group="bench", exit_on_error=False)
     async def _follow(self, requests: Sequence[Request]) -> None:
-        check = None
+        """Run these requests until the results are stored."""
+        # It ends with the run, because a ticking timer wakes the whole dashboard.
+        redraws = self.set_interval(REDRAW_SECONDS, self._redraw_run)
         try:
-            check = await self._runs.follow(requests)
+            if requests[0].kind == CHECK:
+                await self._follow_check(requests)
+            else:
+                await self._follow_run(requests)
         finally:
-            # A ticking timer wakes the whole dashboard.
-            for timer in self._redraws:
-                timer.pause()
-            self._form.running = False
+            redraws.stop()
+            self._check = None
+            self._idle.set()
+            self._form.show_running(running=False)
             self.post_message(self.Changed())
-        if check is not None:
-            self._show_check(check)
 
-    def _show_begin(self, run: Run, check: Check | None) -> None:
-        """Show a run that begins, and draw it again and again."""
-        self._show_run(run, check=check)
-        for timer in self._redraws:
-            timer.resume()
+    async def _follow_check(self, requests: Sequence[Request]) -> None:
+        check = self._check = Check(DEFAULT_LEVEL)
+
+        async def run_part() -> tuple[list[DeviceRun], tuple[()]]:
+            run = await self._follow_run(check.requests(requests))
+            return [*run.devices.values()], ()
+
+        async for _ in check.follow(run_part):
+            pass
+        self._show_check(check.result)
+
+    async def _follow_run(self, requests: Sequence[Request]) -> Run:
+        """Run these requests, and show the run from its begin until its results are stored."""
+        run = Run(requests)
+        make = None
+        if run.request.target.simulated:
+            make = self._simulation.runner
+        self._runner = Runner(run, make)
+        began_at = None
+        if self._check is not None:
+            began_at = self._check.result.started_at
+        self._show_run(run, check=self._check)
         self.post_message(self.Changed())
-        self._redraw_run()
+        try:
+            await self._runner.follow()
+        finally:
+            self._runner = None
+            # Start the task even if the dashboard ends, because the screen may
+            # say "Done" by now. asyncio waits for it at its end. It uses a
+            # thread, because the home may be on a network.
+            keeping = asyncio.get_running_loop().run_in_executor(
+                None,
+                partial(
+                    keep,
+                    [*run.devices.values()],
+                    check_started_at=began_at,
+                ),
+            )
+        self._show_end(run, await asyncio.shield(keeping))
+        return run
 
-    def _show_end(self, run: Run, problems: Sequence[str]) -> None:
+    def _show_end(
+        self,
+        run: Run,
+        problems: Sequence[str],
+    ) -> None:
         """Show the end of a run, its results, and the reasons why some are not stored."""
-        if not run.measured and (fault := run.problem) is not None:
+        if not run.measured and run.problem is not None:
             style = FAULT if run.faulty else WARN
-            self._chart.hint = partial(problem_rows, fault, style)
+            self._chart.hint = partial(problem_rows, run.problem, style)
         for device in run.devices.values():
             result = device.result
             if result is not None and device.request.target.simulated:
                 self._curves[result.started_at] = device.kept_curves()
-        problem = self._results.problem
-        if problems:
-            problem = f"Not kept: {problems[0]}"
-        elif run.results and not run.request.target.simulated:
-            problem = None
-        self._show_results(run.results, problem)
+        problem = f"Not kept: {problems[0]}" if problems else None
+        self._results.add(run.results, problem)
+        self._redraw_run()
 
     def _show_run(
         self,
@@ -273,17 +294,18 @@ class BenchmarkTab(LiveTab):
         self._run, self._title.when, self._title.check = run, when, check
         for view in (self._title, self._chart, self._readout):
             view.run = run
-        self._chart.hint = lambda *_: []
+        self._chart.hint = lambda _: []
+        self._redraw_run()
 
     def _show_check(self, check: CheckResult) -> None:
         self._show_run(None)
-        self._chart.hint = partial(check_rows, check)
+        self._chart.hint = partial(page_rows, check_page(check))
         self._redraw_run()
 
     @on(ResultsView.Chosen)
     def _chosen(self, event: ResultsView.Chosen) -> None:
         if self.running:
-            self.notify("A stress test is running: x stops it")
+            self.notify(RUNNING)
         elif event.line.parts:
             self._show_check(check_of(event.line.parts))
         else:
@@ -295,26 +317,17 @@ class BenchmarkTab(LiveTab):
         exit_on_error=False,
     )
     async def _draw(self, result: Result) -> None:
-        here = self._telemetry.find_device(result.device_uuid)
-        index = None if here is None else here.index
-        simulated = result.python == SIMULATED
-        target = replace(target_of(result), index=index, simulated=simulated)
         try:
-            curves = await asyncio.to_thread(self._curves_of, result)
-            run = Run.of(DeviceRun.of_result(result, target, curves))
+            device = await asyncio.to_thread(run_of, result, self._curves_of)
         except (ProblemError, ValueError) as error:
             why = f"Not drawn: {visible(str(error))}"
             self.notify(why, severity="warning", markup=False)
             return
         if self.running:
             return
-        self._show_run(run, when(result))
-        if not run.measured:
-            no_curve = Span(
-                " There is no curve of this run to draw.",
-                DIM,
-            )
-            self._chart.hint = lambda *_: [[no_curve]]
+        self._show_run(Run.of(device), f"{when(result)} ")
+        text = " There is no curve of this run to draw."
+        self._chart.hint = lambda _: [[Span(text, DIM)]]
         self._redraw_run()
 
     def _curves_of(self, result: Result) -> str | None:
@@ -350,13 +363,24 @@ class BenchmarkTab(LiveTab):
         if not self.running:
             self.notify("No stress test is running: b starts one")
             return
-        self._runs.stop()
-        self._redraw_run()
+        self._stop()
+
+    @work(group="stop", exit_on_error=False)
+    async def _stop(self) -> None:
+        """Stop the runs of all devices, and begin no further part."""
+        if self._check is not None:
+            self._check.stopping = True
+        if self._runner is not None:
+            self._runner.state.stop()
+            self._redraw_run()
+            await self._runner.stop()
 
     async def finish(self) -> None:
         """Stop the current run, and wait until its results are stored."""
-        if self.running:
-            await self._runs.finish()
+        self._stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_SECONDS):
+                await self._idle.wait()
 
     @on(Form.Submitted)
     def _submitted(self) -> None:
@@ -365,43 +389,26 @@ class BenchmarkTab(LiveTab):
         else:
             self.start()
 
-    def _redraw_while_running(self) -> None:
-        self._redraw_run(
-            chart=self._run is not None and not self._run.is_several,
-        )
-
-    def _redraw_chart_of_several(self) -> None:
-        if self._run is not None and self._run.is_several:
-            self._chart.redraw()
-
     def on_resize(self) -> None:
         self._arrange()
 
     def _arrange(self) -> None:
         """Give the readout the rows that it needs, and divide the others."""
         _, height = space_of(self)
-        wanted = self._readout.wanted(height - AROUND - LEAST_CHART)
-        # There is more room without a chart.
-        share = height - AROUND - HINT
-        results = min(self._results.wanted, max(LEAST_RESULTS, share))
+        room = height - AROUND
+        wanted = self._readout.wanted(room - LEAST_CHART)
+        most = max(LEAST_RESULTS, room - HINT)
+        results = min(self._results.wanted, most)
         # The chart keeps its height when results are added.
         if self._run is not None:
-            most = max(LEAST_RESULTS, int(height * SHARE_OF_RESULTS))
-            results = max(2, min(most, height - AROUND - wanted - CHART))
-        left = height - AROUND - wanted - results
-        self.set_class(wanted > 0 and left < LEAST_CHART, "crowded")
-        self._readout.styles.height, self._results.styles.height = (
-            wanted,
-            results,
-        )
+            results = max(2, min(height // 4, room - CHART - wanted))
+        self.set_class(room - wanted - results < LEAST_CHART, "crowded")
+        self._readout.styles.height = wanted
+        self._results.styles.height = results
 
-    def _redraw_run(self, *, chart: bool = True) -> None:
+    def _redraw_run(self) -> None:
         self._arrange()
-        for view in (
-            self._title,
-            self._readout,
-            *([self._chart] if chart else []),
-        ):
+        for view in (self._title, self._readout, self._chart):
             view.redraw()
 
 

@@ -1,4 +1,4 @@
-"""Large area of the benchmark tab: throughput over time, or the rows of a table.
+"""Large area of the benchmark tab: throughput over time or over N, or the rows of a table.
 
 Below the throughput of one device are its readings on the same time axis. Several devices have a
 line each, with the number of the device at its end, or a table.
@@ -6,32 +6,43 @@ line each, with the number of the device at its end, or a table.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from rich.style import Style
 
 from gputop.agent.problem import Problem
+from gputop.bench.events import Point
 from gputop.bench.plan.kinds import KINDS
-from gputop.bench.run.device_run import RATE
+from gputop.bench.results.measures import (
+    best_row,
+    points_by_series,
+    rate_text,
+    row_rate,
+)
+from gputop.bench.results.page import Block, Heading, Page, Sentence
+from gputop.bench.results.tables import TextTable, table
+from gputop.bench.run.device_run import DeviceRun
+from gputop.bench.run.run import Run
+from gputop.bench.run.series import merge_windows, thinned
+from gputop.output.result_pages import page_text
 from gputop.text import visible
 from gputop.ui.benchmark import plot as plots
-from gputop.ui.benchmark import result_tables, sweep_chart
-from gputop.ui.benchmark.device_strips import TimeAxis, device_rows
-from gputop.ui.benchmark.readout import RunView
-from gputop.ui.drawing.cells import Row, Span, cell, paragraph, width_of
+from gputop.ui.benchmark.device_strips import device_rows
+from gputop.ui.benchmark.readout import STYLES, RunView
+from gputop.ui.drawing.cells import Row, Span, cell, paragraph
 from gputop.ui.drawing.charts import GUTTER
-from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
-
-if TYPE_CHECKING:
-    from gputop.bench.run.run import Run
+from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, STRONG, TEXT, WARN
 
 LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24
 LEAST_WIDTH_FOR_STRIPS = GUTTER + 24
 WANTED_STRIPS = 5
 """Rows below the plot if the plot keeps its minimum. In a high chart they take half."""
-LOWEST = 1e-6
-"""Smallest share of the highest rate that is visible on a logarithmic axis."""
+USUAL = 10.0
+"""log2 of the size that a sweep is expected to reach, so that the axis is stable at first."""
+ROWS_PER_NOTE = 6
+TICK = 9
+"""Cells between two sizes on the axis."""
 OTHERS = "GPUs of other hosts are not offered here: use ssh -t HOST gputop."
 
 
@@ -40,19 +51,17 @@ class ThroughputChart(RunView):
 
     def __init__(self) -> None:
         super().__init__(id="chart")
-        self.hint: Callable[[int, int], list[Row]] = lambda *_: []
-        """Function that draws the content without a run for a width and a height."""
+        self.hint: Callable[[int], list[Row]] = lambda _: []
+        """Function that draws the content without a run for a width."""
 
-    def draw(self, width: int, height: int) -> list[Row]:
-        run = self.run
-        if (
-            run is None
-            or not run.measured
-            or height < 4
-            or width < LEAST_WIDTH
-        ):
-            return self.hint(width, height)
-        return chart_rows(run, width, height)
+    def draw(
+        self,
+        width: int,
+        height: int,
+    ) -> list[Row]:
+        if self.run is None or not self.run.measured or width < LEAST_WIDTH:
+            return self.hint(width)
+        return chart_rows(self.run, width, height)
 
 
 def chart_rows(
@@ -61,13 +70,11 @@ def chart_rows(
     height: int,
 ) -> list[Row]:
     """Draw a run that has measurements."""
-    if not run.is_table:
-        return _over_time(run, width, height)
     if run.kind == "sweep":
-        return sweep_chart.sweep_rows(run, width, height)
-    if not run.is_several:
-        return result_tables.result_rows(run.first, width, height)
-    return _tables(run, width, height)
+        return _over_size(run, width, height)
+    if run.is_table:
+        return _tables(run, width, height)
+    return _over_time(run, width, height)
 
 
 def _over_time(
@@ -78,41 +85,27 @@ def _over_time(
     strips = _strip_rows(run, width, height)
     left = GUTTER if strips else plots.LABEL
     room = width - left
-    unit, factor = run.first.rate_scale(_peak(run))
-    lines, named = [], []
-    for n, (target, device) in enumerate(run.devices.items()):
-        style = plots.colour_of(n)
-        mark = plots.mark_of(target) if run.is_several else ""
-        named.append((target.place, style))
+    peaks = [device.peak or 0.0 for device in run.devices.values()]
+    unit, factor = run.first.rate_scale(max(peaks))
+    lines, rates = [], []
+    for target, device in run.devices.items():
         points = []
-        for at, rate in plots.thin_out(device.series(RATE), 2 * room):
-            points.append((at, factor * rate))
-        if points:
-            lines.append(plots.PlotLine(tuple(points), style, mark))
-    reached = [line.points[-1][0] for line in lines]
-    seconds = max(run.request.seconds, *reached)
-    below = (
-        device_rows(run.first, TimeAxis(seconds, room), strips)
-        if strips
-        else []
-    )
-    rest = height - len(below)
-    y, lines = _rate_axis(run, lines, rest)
-    area = plots.PlotArea(
-        plots.PlotAxis(0, seconds),
-        y,
-        left,
-        width,
-        rest - 1,
-    )
-    badge = [plots.SIMULATION] if run.request.target.simulated else []
-    head = f" {unit} over time (s)"
-    legend = plots.legend(
-        head,
-        named if run.is_several else (),
-        width - width_of(badge),
-    )
-    return [[*badge, *legend], *plots.plot_rows(tuple(lines), area), *below]
+        for window in thinned(device.windows, 2 * room, merge_windows):
+            rates.append(factor * window.rate)
+            points.append((window.elapsed_seconds, rates[-1]))
+        mark = target.number or "CPU"
+        lines.append(plots.PlotLine(target.place, mark, points))
+    seconds = max(run.request.seconds, run.elapsed_seconds)
+    title = [Span(f" {unit} over time (s)", DIM)]
+    if run.request.target.simulated:
+        title.insert(0, Span(" simulated ", BADGE))
+    rest = height - strips
+    x = plots.PlotAxis(0, seconds)
+    y = plots.rate_axis(rates, rest, zoomed=run.is_several)
+    rows = plots.plot_rows(title, lines, x, y, left, width, rest)
+    if strips:
+        rows += device_rows(run.first, seconds, room, strips)
+    return rows
 
 
 def _strip_rows(
@@ -122,43 +115,53 @@ def _strip_rows(
 ) -> int:
     """Return the rows for readings of the device. They depend only on the available space."""
     read = run.first.readings
-    if run.is_several or width < LEAST_WIDTH_FOR_STRIPS:
+    has_readings = read.target.uuid is not None or bool(read.moments)
+    if run.is_several or width < LEAST_WIDTH_FOR_STRIPS or not has_readings:
         return 0
-    if read.target.uuid is None and not read.moments:
-        return 0
-    spare = max(0, height - LEAST_PLOT_ROWS)
-    return max(min(WANTED_STRIPS, spare), spare // 2)
+    spare = height - LEAST_PLOT_ROWS
+    return max(0, min(WANTED_STRIPS, spare), spare // 2)
 
 
-def _peak(run: Run) -> float:
-    return max(each.peak or 0.0 for each in run.devices.values())
-
-
-def _rate_axis(
+def _over_size(
     run: Run,
-    lines: Sequence[plots.PlotLine],
+    width: int,
     height: int,
-) -> tuple[plots.PlotAxis, list[plots.PlotLine]]:
-    """Return the axis of the rates, and the lines on its scale."""
-    rates = [rate for line in lines for _, rate in line.points]
-    lasts = [line.points[-1][1] for line in lines]
-    low, high = min(rates), max(rates)
-    # A CPU may be among GPUs.
-    if 0 < high > sweep_chart.FAR * min(lasts):
-        least = LOWEST * high
-        y, scaled = sweep_chart.rate_axis(max(low, least), high, height - 1)
-        drawn = []
-        for line in lines:
-            points = [
-                (at, scaled(max(rate, least))) for at, rate in line.points
-            ]
-            drawn.append(line._replace(points=tuple(points)))
-        return y, drawn
-    top = plots.round_up(1.08 * high)
-    # Lines that are close together are enlarged, so that their difference is
-    # visible.
-    bottom = top / 2 if run.is_several and low > top / 2 else 0.0
-    return plots.linear_axis(bottom, top, height - 1), [*lines]
+) -> list[Row]:
+    """Draw a line for each data type of one device with its notes, or one line per device."""
+    below: list[Row] = []
+    series: list[tuple[str, str, Sequence[Point]]] = []
+    if run.is_several:
+        for target, device in run.devices.items():
+            series.append((target.place, target.number or "CPU", device.rows))
+    else:
+        below = page_rows(_notes(run.first), width)[: height // ROWS_PER_NOTE]
+        for name, rows in points_by_series(run.first.rows).items():
+            mark = str(len(series) + 1)
+            best = rate_text(best_row(rows))
+            series.append((f"{mark} {visible(name, 40)}: {best}", mark, rows))
+    lines = []
+    sizes, rates = [USUAL], [0.0]
+    for name, mark, points in series:
+        line = []
+        for point in points:
+            sizes.append(math.log2(point.x))
+            rates.append(row_rate(point) or 0.0)
+            line.append((sizes[-1], rates[-1]))
+        lines.append(plots.PlotLine(name, mark, sorted(line)))
+    first, last = math.floor(min(sizes)), math.ceil(max(sizes))
+    step = math.ceil((last - first) / (width // TICK))
+    ticks = [(power, f"{2**power}") for power in range(first, last + 1, step)]
+    rest = height - len(below)
+    x = plots.PlotAxis(first, last, ticks)
+    y = plots.rate_axis(rates, rest)
+    title = [Span(" TFLOP/s, by N", DIM)]
+    plot = plots.plot_rows(title, lines, x, y, plots.LABEL, width, rest)
+    return [*plot, *below]
+
+
+def _notes(device: DeviceRun) -> list[Block]:
+    notes = device.result.notes if device.result else ()
+    return [Sentence(note) for note in notes]
 
 
 def _tables(
@@ -166,53 +169,68 @@ def _tables(
     width: int,
     height: int,
 ) -> list[Row]:
-    """Draw the tables of several devices below each other, as many as fit."""
-    rows: list[Row] = []
+    """Draw the rows and notes of each device, below each other, as many as fit."""
+    page: list[Block] = []
     for target, device in run.devices.items():
-        if device.rows:
-            rows.append([Span(f" {target.place}", DIM)])
-            rows += result_tables.result_rows(device, width, height)
+        if not device.rows:
+            continue
+        if run.is_several:
+            page.append(Heading(target.place))
+        found = table(run.kind, device.rows)
+        if max(map(len, page_text([found]).splitlines())) > width:
+            found = found.transposed()
+        page.append(found)
+        page += _notes(device)
+    rows = page_rows(page, width)
     if len(rows) > height:
         rows[height - 1 :] = [[Span(" …", DIM)]]
+    return rows
+
+
+def page_rows(page: Page, width: int) -> list[Row]:
+    """Draw a page of results as the commands print it."""
+    rows = []
+    for block in page:
+        style = TEXT
+        if isinstance(block, Sentence):
+            style = STYLES[block.level]
+        elif isinstance(block, Heading):
+            style = STRONG
+        lines = page_text([block], width - 1).splitlines()
+        for line in lines:
+            rows.append([Span(f" {line}", style)])
+        if isinstance(block, TextTable):
+            rows[-len(lines)] = [Span(f" {lines[0]}", DIM)]
     return rows
 
 
 def hint(
     kinds: Sequence[str],
     width: int,
-    height: int,
     *,
-    others: bool = False,
+    others: bool,
 ) -> list[Row]:
     """Draw how to start a run, and the kinds of run.
 
     With `others` (devices on other hosts), draw why those are not offered.
     """
-    text = "Results are verified. x stops it within half a second."
-    press: Row = [
-        Span(" Press "),
-        Span("b", ACCENT),
-        Span(" to start this test."),
-    ]
-    longest = max(map(len, kinds), default=0)
-    known: list[Row] = []
+    press = [Span(" Press "), Span("b", ACCENT), Span(" to start this test.")]
+    rows = [press]
+    longest = max(map(len, kinds))
     for name in kinds:
         kind = KINDS[name]
         about = f"{kind.minutes} min  {kind.description}"
-        known.append([cell(f" {name}", longest + 2, STRONG), Span(about, DIM)])
-    said = paragraph(text, width - 1, DIM, " ")
+        rows.append([cell(f" {name}", longest + 2, STRONG), Span(about, DIM)])
     if others:
-        said = [[Span(f" {OTHERS}", WARN)], *said]
-    room = height - 1 - len(known) - len(said)
-    space: list[Row] = [[]]
-    return [press, *space * (room > 1), *known, *space * (room > 0), *said]
+        rows.append([Span(f" {OTHERS}", WARN)])
+    text = "Results are verified. x stops it within half a second."
+    return [*rows, *paragraph(text, width - 1, DIM, " ")]
 
 
 def problem_rows(
     problem: Problem,
     style: Style,
     width: int,
-    _: int,
 ) -> list[Row]:
     """Draw the problem, its cause and its remedy in place of the chart."""
     rows: list[Row] = [[], [Span(f"  {visible(problem.what)}", style)], []]
