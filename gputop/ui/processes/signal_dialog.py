@@ -11,10 +11,11 @@ from rich.text import Text
 from gputop.agent.device import Device
 from gputop.agent.snapshot import Process
 from gputop.schema.derived import label_of
+from gputop.stream.process_history import key_of
 from gputop.text import fold_list, visible
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
-from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT
-from gputop.ui.processes.jobs import job_of, process_key, program_of
+from gputop.ui.drawing.palette import ACCENT, DIM, TEXT
+from gputop.ui.processes.jobs import job_of, program_of
 
 SIGNALS = (
     (Signals.SIGTERM, "requests its end: may clean up or refuse"),
@@ -74,9 +75,7 @@ class SignalTarget(NamedTuple):
         """Text with the devices that they use."""
         if not self.labels:
             return ""
-        if len(self.labels) > MOST_NAMED:
-            return f" on {len(self.labels)} devices"
-        return f" on GPU {', '.join(self.labels)}"
+        return f" on GPU {fold_list(self.labels, MOST_NAMED)}"
 
 
 def signal_targets(
@@ -85,28 +84,28 @@ def signal_targets(
     devices: Sequence[Device],
 ) -> list[SignalTarget]:
     """Return the process, and its job if it has one."""
-    targets = [_target(f"{process.pid}", (process,), processes, devices)]
-    job = job_of(process, processes)
-    if job is not None:
-        # Without a start time, the pid may already belong to another process.
-        members = tuple(p for p in job.processes if p.start_time is not None)
-        name = f"its {job.name} ({len(members)} processes)"
-        targets.append(_target(name, members, processes, devices))
+    targets = [_target(f"{process.pid}", [process], processes, devices)]
+    # Without a start time, the pid may already belong to another process.
+    job = [p for p in job_of(process, processes) if p.start_time is not None]
+    if len(job) > 1:
+        kind = "job"
+        if process.slurm_job is not None:
+            kind = f"Slurm job {process.slurm_job}"
+        name = f"its {kind} ({len(job)} processes)"
+        targets.append(_target(name, job, processes, devices))
     return targets
 
 
 def _target(
     name: str,
-    members: tuple[Process, ...],
+    members: Sequence[Process],
     processes: Iterable[Process],
     devices: Sequence[Device],
 ) -> SignalTarget:
-    wanted = {process_key(member) for member in members}
-    used = {
-        each.device_uuid for each in processes if process_key(each) in wanted
-    }
+    keys = {key_of(member) for member in members}
+    used = {each.device_uuid for each in processes if key_of(each) in keys}
     labels = [label_of(device) for device in devices if device.uuid in used]
-    return SignalTarget(name, members, tuple(labels))
+    return SignalTarget(name, tuple(members), tuple(labels))
 
 
 class Order(NamedTuple):
@@ -151,8 +150,6 @@ class SendSignal(ChoiceDialog):
         if key in ("tab", "shift+tab", "left", "right"):
             self._at = (self._at + 1) % len(self._targets)
             self._show_targets()
-        elif key == "f9":
-            self.close(None)
         else:
             super().press(key)
 
@@ -173,11 +170,9 @@ class SendSignal(ChoiceDialog):
         """Show the process and its job, with a mark at the chosen one."""
         text = Text(no_wrap=True, overflow="ellipsis")
         for target in self._targets:
-            mark, style, about = "○ ", STRONG, DIM
+            mark, style = "○", TEXT
             if target is self.target:
-                mark, style, about = "● ", ACCENT, TEXT
-            if len(self._targets) > 1:
-                text.append(mark, style)
-            text.append(target.name, style)
-            text.append(f"  {target.about}\n", about)
+                mark, style = "●", ACCENT
+            text.append(f"{mark} {target.name}", style)
+            text.append(f"  {target.about}\n", DIM)
         self.head.update(text)
