@@ -39,10 +39,11 @@ class SignalApp(App[None]):
 
     def __init__(self, *processes: Process) -> None:
         super().__init__()
-        self.screen_shown = SendSignal(signal_targets(processes[0], processes, DEVICES))
+        self.targets = signal_targets(processes[0], processes, DEVICES)
         self.answers: list[Order | None] = []
 
     def on_mount(self) -> None:
+        self.screen_shown = SendSignal(self.targets)
         self.push_screen(self.screen_shown, self.answers.append)
 
 

@@ -72,12 +72,13 @@ def host_rows(telemetry: Telemetry) -> list[HostRow]:
 def is_free(readings: DeviceSample) -> bool:
     """Return True if a GPU has no listed processes and is known to be idle."""
     used, total = readings.memory_used_bytes, readings.memory_total_bytes
-    busy = readings.gpu_utilization_percent
-    if readings.state is not DeviceState.OK or "processes" in readings.absent:
+    busy = readings.gpu_utilization_percent or 0
+    answers = readings.state is DeviceState.OK
+    if not answers or "processes" in readings.absent or not total:
         return False
-    if used is None or not total or used > MOST_USED_SHARE * total:
+    if used is None or used > MOST_USED_SHARE * total:
         return False
-    return busy is None or busy <= MOST_BUSY_PERCENT
+    return busy <= MOST_BUSY_PERCENT
 
 
 def _gravest(gpus: Sequence[HostGpu]) -> tuple[Severity, str]:
@@ -122,7 +123,6 @@ def _number(
     width: int,
     value: Callable[[HostRow], float | None],
     text: Callable[[float | None], str],
-    about: str,
 ) -> Column[HostRow]:
     return Column(
         title,
@@ -130,7 +130,6 @@ def _number(
         lambda row: text(value(row)),
         value,
         largest_first=True,
-        about=about,
     )
 
 
@@ -140,7 +139,6 @@ HOST = Column[HostRow](
     lambda row: visible(row.machine.name),
     lambda row: row.machine.name,
     right=False,
-    about="name as on the command line",
     most=24,
 )
 GPUS = Column[HostRow](
@@ -150,44 +148,7 @@ GPUS = Column[HostRow](
     lambda row: len(row.gpus),
     right=False,
     largest_first=True,
-    about="a bar for the load of each GPU; ○ is free, × does not answer",
     most=16,
-)
-BUSY = _number(
-    "BUSY",
-    6,
-    _of_gpus("gpu_utilization_percent", mean),
-    percentage,
-    "mean of its GPUs",
-)
-MEMORY = Column[HostRow](
-    "GPU MEM",
-    17,
-    lambda row: used_of(USED(row), TOTAL(row)),
-    USED,
-    largest_first=True,
-    about="memory of its GPUs in use",
-)
-HEAT = _number(
-    "HOT",
-    6,
-    _of_gpus("temperature_celsius", max),
-    lambda value: quantity(value, "°C"),
-    "its hottest GPU",
-)
-POWER = _number(
-    "POWER",
-    8,
-    _of_gpus("power_watts", sum),
-    lambda value: quantity(value, " W"),
-    "power of its GPUs",
-)
-CPU = _number(
-    "CPU",
-    6,
-    lambda row: row.machine.host.cpu_percent,
-    percentage,
-    "of the host",
 )
 WORST = Column[HostRow](
     "WORST FIRST",
@@ -196,12 +157,44 @@ WORST = Column[HostRow](
     lambda row: row.rank,
     right=False,
     largest_first=True,
-    about="its gravest finding, or why it is unreachable",
 )
-COLUMNS = (HOST, GPUS, BUSY, MEMORY, HEAT, POWER, CPU, WORST)
-"""Columns in screen order."""
-BY_USE = (HOST, GPUS, BUSY, HEAT, MEMORY, POWER, CPU)
-"""Columns by usefulness. The last ones are dropped first."""
+COLUMNS = (
+    HOST,
+    GPUS,
+    _number(
+        "BUSY",
+        6,
+        _of_gpus("gpu_utilization_percent", mean),
+        percentage,
+    ),
+    _number(
+        "HOT",
+        6,
+        _of_gpus("temperature_celsius", max),
+        lambda value: quantity(value, "°C"),
+    ),
+    Column[HostRow](
+        "GPU MEM",
+        17,
+        lambda row: used_of(USED(row), TOTAL(row)),
+        USED,
+        largest_first=True,
+    ),
+    _number(
+        "POWER",
+        8,
+        _of_gpus("power_watts", sum),
+        lambda value: quantity(value, " W"),
+    ),
+    _number(
+        "CPU",
+        6,
+        lambda row: row.machine.host.cpu_percent,
+        percentage,
+    ),
+    WORST,
+)
+"""Columns in screen order. The last ones before the finding are dropped first."""
 
 
 class HostTable(ListState[HostRow]):

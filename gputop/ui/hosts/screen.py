@@ -55,9 +55,8 @@ class HostsView(ListView[HostRow]):
 
     def slots(self, width: int) -> Sequence[Slot[HostRow]]:
         columns, least = host_row.COLUMNS, NOTE_CELLS
-        return fit_slots(
-            columns, host_row.BY_USE, width, lambda _: least, least
-        )
+        ranked = [column for column in columns if column is not host_row.WORST]
+        return fit_slots(columns, ranked, width, lambda _: least, least)
 
     def cell_of(self, item: HostRow, slot: Slot[HostRow]) -> Row:
         if slot.column is host_row.GPUS:

@@ -54,13 +54,10 @@ class ProcessDetailsView(ScrolledPage, FilterView):
     process: Process | None = None
     """Process that is shown."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(telemetry)
-        self._listing = Static()
-        """The environment. It may be large, and is not drawn with each sample."""
-
     def compose(self) -> ComposeResult:
         yield from super().compose()
+        # It may be large, and is not drawn with each sample.
+        self._listing = Static()
         yield self._listing
 
     def show(self, process: Process, *, environment: bool) -> None:

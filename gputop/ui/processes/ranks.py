@@ -75,16 +75,6 @@ HOST = Column[RankRow](
     right=False,
     most=20,
 )
-GPU = Column[RankRow](
-    "GPU",
-    4,
-    lambda row: row.gpu,
-)
-PID = Column[RankRow](
-    "PID",
-    7,
-    lambda row: str(row.process.pid),
-)
 BUSY_COLUMN = Column[RankRow](
     "BUSY%",
     5,
@@ -100,16 +90,6 @@ TENSOR_COLUMN = Column[RankRow](
     7,
     _percent(TENSOR),
 )
-MEMORY = Column[RankRow](
-    "GPU MEM",
-    9,
-    lambda row: size(row.process.memory_used_bytes),
-)
-CPU = Column[RankRow](
-    "CPU%",
-    5,
-    lambda row: quantity(row.process.cpu_percent, ""),
-)
 NOTE = Column[RankRow](
     "",
     0,
@@ -117,15 +97,34 @@ NOTE = Column[RankRow](
     right=False,
 )
 COLUMNS = (
-    *(RANK, HOST, GPU, PID, BUSY_COLUMN, POWER_COLUMN, TENSOR_COLUMN),
-    *(MEMORY, CPU, NOTE),
+    RANK,
+    HOST,
+    Column[RankRow](
+        "GPU",
+        4,
+        lambda row: row.gpu,
+    ),
+    Column[RankRow](
+        "PID",
+        7,
+        lambda row: str(row.process.pid),
+    ),
+    BUSY_COLUMN,
+    POWER_COLUMN,
+    TENSOR_COLUMN,
+    Column[RankRow](
+        "CPU%",
+        5,
+        lambda row: quantity(row.process.cpu_percent, ""),
+    ),
+    Column[RankRow](
+        "GPU MEM",
+        9,
+        lambda row: size(row.process.memory_used_bytes),
+    ),
+    NOTE,
 )
-"""Columns in screen order."""
-BY_USE = (
-    *(RANK, HOST, GPU, BUSY_COLUMN, POWER_COLUMN),
-    *(PID, TENSOR_COLUMN, CPU, MEMORY),
-)
-"""Columns by usefulness. The last ones are dropped first."""
+"""Columns in screen order. The last ones before the note are dropped first."""
 READINGS = {BUSY_COLUMN: BUSY, POWER_COLUMN: POWER, TENSOR_COLUMN: TENSOR}
 STYLES = {RANK: STRONG, NOTE: DIM}
 
@@ -161,7 +160,8 @@ class RanksView(ListView[RankRow]):
         return NOTHING
 
     def slots(self, width: int) -> Sequence[Slot[RankRow]]:
-        ranked = [*BY_USE]
+        ranked = [*COLUMNS]
+        ranked.remove(NOTE)
         if not self._telemetry.has_hosts:
             ranked.remove(HOST)
         least = NOTE_CELLS

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.style import Style
-from textual import work
 from textual.app import ComposeResult
 from textual.widget import Widget
 
 from gputop.agent.device import Absence, Device
-from gputop.agent.problem import ProblemError
 from gputop.agent.snapshot import Process
 from gputop.schema.derived import label_of
 from gputop.schema.values import unseen
@@ -31,7 +28,6 @@ from gputop.ui.telemetry import Telemetry
 if TYPE_CHECKING:
     from gputop.ui.processes.process_page import ProcessDetailsView
     from gputop.ui.processes.ranks import RanksView
-    from gputop.ui.processes.signal_dialog import Order
 
 
 UNLISTED = (Absence.NO_PERMISSION, Absence.NOT_SUPPORTED, Absence.ERROR)
@@ -115,7 +111,10 @@ class ProcessesView(ListView[ProcessRow]):
         self.redraw()
 
     def slots(self, width: int) -> Sequence[ProcessSlot]:
-        return self.state.slots(width, self._side)
+        state = self.state
+        return columns.process_slots(
+            width, state.sorted_by, state.columns, self._side
+        )
 
     def nothing(self) -> str:
         """Return why the list is empty. Devices that do not answer have their own message."""
@@ -162,9 +161,7 @@ def _command(
     skipped: int,
 ) -> Row:
     """Return the branch of the tree, in at most half of the room, and the command after it."""
-    branch = row.branch
-    if len(branch) > cells // 2:
-        branch = "…" + branch[-max(3, cells // 2 - 1) :]
+    branch = row.branch[-(cells // 2) :]
     room = max(0, cells - len(branch))
     style = TEXT
     if row.process.command is None or row.is_parent:
@@ -234,6 +231,7 @@ class ProcessTab(LiveTab):
     def action_signal(self) -> None:
         from gputop.ui.processes.signal_dialog import (
             SendSignal,
+            send,
             signal_targets,
         )
 
@@ -246,7 +244,12 @@ class ProcessTab(LiveTab):
             process, sample.processes, self.telemetry.devices
         )
         question = SendSignal(targets, left=self.is_right(process.device_uuid))
-        question.ask(self.app, self._send)
+        question.ask(
+            self.app,
+            lambda order: self.run_worker(
+                send(self.app, order), exit_on_error=False
+            ),
+        )
 
     def action_stacks(self) -> None:
         from gputop.ui.processes.stacks_note import note_stacks
@@ -262,37 +265,6 @@ class ProcessTab(LiveTab):
             exclusive=True,
             exit_on_error=False,
         )
-
-    @work(group="signals", exit_on_error=False)
-    async def _send(self, order: Order) -> None:
-        """Send the signal, and report when the processes have ended."""
-        from gputop.ui.processes.signal_dialog import ENDING, name_of
-        from gputop.ui.processes.signals import seconds_until_end, send_signal
-
-        name, began = name_of(order.signal), time.monotonic()
-        reached: dict[int, float] = {}
-        for process in order.processes:
-            assert process.start_time is not None, "else it is untouched"
-            pid, started = process.pid, process.start_time
-            try:
-                send_signal(pid, started, order.signal)
-                reached[pid] = started
-            except ProblemError as error:
-                text = str(error.problem)
-                self.notify(text, title="Not sent", severity="error")
-        if not reached:
-            return
-        who = f"{order.processes[0].pid}"
-        if len(order.processes) > 1:
-            who = f"{len(reached)} processes"
-        self.notify(f"{name} was sent to {who}")
-        if order.signal in ENDING:
-            seconds, left = await seconds_until_end(reached, began)
-            if left:
-                ended = f"{who}: {left} not ended {seconds:.0f} s after {name}"
-                self.notify(ended, severity="warning")
-            else:
-                self.notify(f"{who} ended after {seconds:.1f} s")
 
 
 class ListTab(ProcessTab):

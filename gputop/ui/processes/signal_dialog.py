@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from signal import Signals
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.text import Text
+from textual.app import App
 
 from gputop.agent.device import Device
+from gputop.agent.problem import ProblemError
 from gputop.agent.snapshot import Process
 from gputop.schema.derived import label_of
 from gputop.stream.process_history import key_of
 from gputop.text import fold_list, visible
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
 from gputop.ui.drawing.palette import ACCENT, DIM, TEXT
+from gputop.ui.processes import signals
 from gputop.ui.processes.jobs import job_of, program_of
 
 SIGNALS = (
@@ -136,26 +140,20 @@ class SendSignal(ChoiceDialog):
         super().__init__("Send a signal", choices, keys)
         self.styles.align_horizontal = "left" if left else "right"
         self._targets = targets
-        self._at = 0
-
-    def on_mount(self) -> None:
-        super().on_mount()
+        self._target = targets[0]
         self._show_targets()
-
-    @property
-    def target(self) -> SignalTarget:
-        return self._targets[self._at]
 
     def press(self, key: str) -> None:
         if key in ("tab", "shift+tab", "left", "right"):
-            self._at = (self._at + 1) % len(self._targets)
+            following = self._targets.index(self._target) + 1
+            self._target = self._targets[following % len(self._targets)]
             self._show_targets()
         else:
             super().press(key)
 
     def choose(self, choice: Choice) -> None:
         """Ask for confirmation, at the same side of the screen."""
-        target = self.target
+        target = self._target
         name = name_of(choice.value)
         asked = (
             f"Send {name} to {target.name} ({target.about}){target.devices}?"
@@ -171,8 +169,36 @@ class SendSignal(ChoiceDialog):
         text = Text(no_wrap=True, overflow="ellipsis")
         for target in self._targets:
             mark, style = "○", TEXT
-            if target is self.target:
+            if target is self._target:
                 mark, style = "●", ACCENT
             text.append(f"{mark} {target.name}", style)
             text.append(f"  {target.about}\n", DIM)
         self.head.update(text)
+
+
+async def send(app: App[Any], order: Order) -> None:
+    """Send the signal, and report when the processes have ended."""
+    name, began = name_of(order.signal), time.monotonic()
+    reached: dict[int, float] = {}
+    for process in order.processes:
+        pid, started = process.pid, process.start_time
+        assert started is not None, "else it is no target"
+        try:
+            signals.send_signal(pid, started, order.signal)
+            reached[pid] = started
+        except ProblemError as error:
+            text = str(error.problem)
+            app.notify(text, title="Not sent", severity="error")
+    if not reached:
+        return
+    who = f"{order.processes[0].pid}"
+    if len(order.processes) > 1:
+        who = f"{len(reached)} processes"
+    app.notify(f"{name} was sent to {who}")
+    if order.signal in ENDING:
+        seconds, left = await signals.seconds_until_end(reached, began)
+        if left:
+            ended = f"{who}: {left} not ended {seconds:.0f} s after {name}"
+            app.notify(ended, severity="warning")
+        else:
+            app.notify(f"{who} ended after {seconds:.1f} s")

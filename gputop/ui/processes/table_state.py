@@ -11,7 +11,7 @@ from gputop.stream.process_history import key_of
 from gputop.text import ABSENT
 from gputop.ui.drawing.list_state import ListState
 from gputop.ui.processes import columns
-from gputop.ui.processes.columns import ProcessColumn, ProcessRow, ProcessSlot
+from gputop.ui.processes.columns import ProcessColumn, ProcessRow
 from gputop.ui.processes.jobs import launcher_of
 
 
@@ -72,9 +72,6 @@ class ProcessTable(ListState[ProcessRow]):
     def identity(self, item: ProcessRow) -> Hashable:
         return key_of(item.process), item.process.device_uuid
 
-    def search_text(self, item: ProcessRow) -> str:
-        return columns.search_text(item)
-
     def matches(self, item: ProcessRow, words: Sequence[str]) -> bool:
         text = columns.search_text(item)
         return all(_passes(item.process, text, word) for word in words)
@@ -99,15 +96,6 @@ class ProcessTable(ListState[ProcessRow]):
         if column in (columns.COMMAND, self.sorted_by, *columns.FIXED):
             return True
         return not column.is_empty(self._items)
-
-    def slots(self, width: int, steps: int = 0) -> list[ProcessSlot]:
-        """Return the columns that fit into that width, scrolled to the right by some steps."""
-        return columns.process_slots(
-            width,
-            self.sorted_by,
-            self.columns,
-            steps,
-        )
 
     def apply_settings(
         self,
