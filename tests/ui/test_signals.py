@@ -230,4 +230,4 @@ def test_a_later_process_of_the_same_pid_is_not_the_target() -> None:
     first = process(7, 0)
     later = dataclasses.replace(process(7, 1), start_time=1.0)
     (target,) = signal_targets(first, [first, later], DEVICES)
-    assert target.labels == ("0",)
+    assert target.devices == " on GPU 0"

@@ -88,8 +88,10 @@ def command_of(
     return visible(command, skipped + room + 1)[skipped:]
 
 
-def process_age(seconds: float) -> str:
+def process_age(seconds: float | None) -> str:
     """Return `42s`, `59m`, `47h59m`, `9d23h`, `120d`. It rarely changes."""
+    if seconds is None:
+        return ABSENT
     whole = max(0, int(seconds))
     minutes, hours = whole // 60, whole // 3600
     if minutes < 1:
@@ -125,11 +127,6 @@ def where(process: Process) -> str:
 def _age_seconds(row: ProcessRow) -> float | None:
     started = row.process.start_time
     return None if started is None else row.now - started
-
-
-def _age(row: ProcessRow) -> str:
-    seconds = _age_seconds(row)
-    return ABSENT if seconds is None else process_age(seconds)
 
 
 def _sort_text(text: str) -> str | None:
@@ -265,7 +262,7 @@ RESIDENT = _number(
 AGE = ProcessColumn(
     "AGE",
     6,
-    _age,
+    lambda row: process_age(_age_seconds(row)),
     _age_seconds,
     largest_first=True,
     about="time since it started",

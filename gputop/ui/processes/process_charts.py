@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from gputop.agent.snapshot import Process
 from gputop.text import ABSENT, percentage, size
 from gputop.ui.drawing import charts
 from gputop.ui.drawing.cells import Row
 from gputop.ui.drawing.palette import BUSY, CPU, MEMORY, SM
-
-if TYPE_CHECKING:
-    from gputop.ui.telemetry import Telemetry
+from gputop.ui.telemetry import Telemetry
 
 ROWS = 2
 """Rows of a chart."""

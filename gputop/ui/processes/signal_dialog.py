@@ -59,8 +59,8 @@ class SignalTarget(NamedTuple):
     name: str
     """`4242`, or `its job (5 processes)`."""
     processes: tuple[Process, ...]
-    labels: tuple[str, ...]
-    """Labels of the devices that they use."""
+    devices: str = ""
+    """The devices that they use: ` on GPU 0, 1`."""
 
     @property
     def about(self) -> str:
@@ -73,13 +73,6 @@ class SignalTarget(NamedTuple):
         if process.user is None:
             return command
         return f"{visible(process.user, 64)}, {command}"
-
-    @property
-    def devices(self) -> str:
-        """Text with the devices that they use."""
-        if not self.labels:
-            return ""
-        return f" on GPU {fold_list(self.labels, MOST_NAMED)}"
 
 
 def signal_targets(
@@ -109,7 +102,8 @@ def _target(
     keys = {key_of(member) for member in members}
     used = {each.device_uuid for each in processes if key_of(each) in keys}
     labels = [label_of(device) for device in devices if device.uuid in used]
-    return SignalTarget(name, tuple(members), tuple(labels))
+    text = f" on GPU {fold_list(labels, MOST_NAMED)}" if labels else ""
+    return SignalTarget(name, tuple(members), text)
 
 
 class Order(NamedTuple):

@@ -91,10 +91,10 @@ class ProcessTable(ListState[ProcessRow]):
         return [column for column in every if self._is_shown(column)]
 
     def _is_shown(self, column: ProcessColumn) -> bool:
+        if column in (columns.COMMAND, self.sorted_by):
+            return True
         if column is columns.HOST:
             return len({row.process.machine for row in self._items}) > 1
-        if column in (columns.COMMAND, self.sorted_by, *columns.FIXED):
-            return True
         return not column.is_empty(self._items)
 
     def apply_settings(
@@ -147,14 +147,7 @@ def with_parents(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
         parent = launcher_of(row.process)
         if parent is not None and (parent.machine, parent.pid) not in known:
             known.add((parent.machine, parent.pid))
-            found.append(
-                ProcessRow(
-                    parent,
-                    label="",
-                    now=row.now,
-                    is_parent=True,
-                ),
-            )
+            found.append(ProcessRow(parent, now=row.now, is_parent=True))
         found.append(row)
     return found
 
