@@ -114,8 +114,9 @@ class ProcessDetailsView(ScrolledPage, FilterView):
             return
         key = key_of(self.process)
         own = [each for each in sample.processes if key_of(each) == key]
-        if own:
-            self._rows = process_rows(own, sample, self._telemetry.devices)
+        # It may have ended, and a launcher is in no sample.
+        own = own or [row.process for row in self._rows]
+        self._rows = process_rows(own, sample, self._telemetry.devices)
         super().redraw()
 
     def title(self) -> Text:
