@@ -124,6 +124,11 @@ async def test_one_line_says_why_nothing_more_is_known(
         assert "GPU 0      TYPE compute · GPU MEM 2.00 GiB" in lines(pilot)
         await pilot.press("slash", "v", "enter", "v", "down", "e")
         assert read == []
+        page(pilot).show(process(8, 0), environment=False)  # as a launcher, it is in no sample
+        page(pilot).show_telemetry()
+        await settle(pilot)
+        assert lines(pilot)[0].startswith("8 ada")
+        assert lines(pilot)[0].endswith(", 1h00m ago")
 
 
 async def test_what_is_not_permitted_says_so_in_its_place(details: Callable[..., None]) -> None:

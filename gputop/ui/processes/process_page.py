@@ -84,12 +84,11 @@ class ProcessDetailsView(ScrolledPage, FilterView):
         """Show newer details, or why there are none."""
         if isinstance(found, Problem):
             self._problem = str(found)
-            self.redraw()
-            return
-        before, self._details, self._problem = self._details, found, ""
+        else:
+            before, self._details, self._problem = self._details, found, ""
+            if before is None or before.environment != found.environment:
+                self.type(self.typed)
         self.redraw()
-        if before is None or before.environment != found.environment:
-            self.type(self.typed)
 
     def type(self, text: str) -> None:
         self.typed = text
