@@ -139,6 +139,11 @@ async def test_what_is_not_permitted_says_so_in_its_place(details: Callable[...,
             "Environment not permitted: run gputop as its user or as root"
         )
         assert "State      sleeping · 143 threads" in lines(pilot)
+    details(Problem("Process 4242 is not shown", "it has ended", "Choose another one"))
+    async with page_of() as pilot:
+        assert "           Process 4242 is not shown: it has ended. Choose another one" in lines(
+            pilot
+        )
 
 
 @pytest.mark.usefixtures("details")

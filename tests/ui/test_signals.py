@@ -191,7 +191,6 @@ def test_without_handles_the_start_time_is_compared(child: subprocess.Popen[byte
     assert child.wait(BOUND) == -signal.SIGTERM
 
 
-@pytest.mark.parametrize("handles", [True, False])
 @pytest.mark.parametrize(
     ("pid", "why"),
     [
@@ -202,14 +201,12 @@ def test_without_handles_the_start_time_is_compared(child: subprocess.Popen[byte
     ],
 )
 def test_what_is_no_process_to_signal(
-    monkeypatch: pytest.MonkeyPatch, pid: int | None, why: str, *, handles: bool
+    monkeypatch: pytest.MonkeyPatch, pid: int | None, why: str
 ) -> None:
     if pid is None:
         pid = os.getpid()
     reached: list[object] = []
     monkeypatch.setattr(os, "kill", lambda *what: reached.append(what))
-    if not handles:
-        monkeypatch.delattr(os, "pidfd_open")
     with pytest.raises(ProblemError, match=f"Process {pid} got no signal: {why}"):
         send_signal(pid, 1e9, signal.SIGTERM)
     assert reached == []

@@ -14,12 +14,12 @@ from gputop.ui.telemetry import Telemetry
 ROWS = 2
 """Rows of a chart."""
 CHARTS = (
-    ("CPU", "cpu_percent", CPU, percentage, 100.0),
-    ("host memory", "memory_resident_bytes", BUSY, size, 1 << 20),
-    ("GPU memory", "memory_used_bytes", MEMORY, size, 1 << 20),
-    ("SM", "sm_utilization_percent", SM, percentage, 100.0),
+    ("CPU", "cpu_percent", CPU, percentage),
+    ("host memory", "memory_resident_bytes", BUSY, size),
+    ("GPU memory", "memory_used_bytes", MEMORY, size),
+    ("SM", "sm_utilization_percent", SM, percentage),
 )
-"""Label, field of `Usage`, style and text of a number, and its minimum at full height."""
+"""Label, field of `Usage`, style and text of a number."""
 
 
 def chart_rows(
@@ -29,12 +29,14 @@ def chart_rows(
     room, history = max(1, width - charts.GUTTER), telemetry.history
     axis = charts.axis_of(history.elapsed, room, telemetry.interval)
     rows: list[Row] = []
-    for label, name, style, text, least_top in CHARTS:
+    for label, name, style, text in CHARTS:
         series = telemetry.process_history.series(process, name)
         known = [number for number in series if not math.isnan(number)]
         if not known:
             continue
-        top = least_top * charts.round_up(max(known) / least_top)
+        top = charts.round_up(max(known))
+        if text is percentage:
+            top = 100.0 * charts.round_up(max(known) / 100.0)
         now = ABSENT
         if not math.isnan(series[-1]):
             now = text(round(series[-1]))
