@@ -81,9 +81,6 @@ async def test_a_host_that_is_behind_says_by_how_much(seconds: float, said: str 
             assert "Xid" not in text  # which is no fault of theirs
 
 
-# Processes.
-
-
 async def test_processes_say_which_host_they_run_on() -> None:
     app = app_with(*fleets.two(away=None))
     async with settled(app, USUAL) as (_, pilot):
@@ -109,9 +106,6 @@ async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
         assert app.screen.query_one(ProcessesTab).processes.text().count(" 1m ") == 2
 
 
-# What is for this machine alone.
-
-
 async def test_no_process_of_another_machine_gets_a_signal() -> None:
     app = app_with(*fleets.two(away=None))
     async with settled(app, USUAL) as (_, pilot):
@@ -134,9 +128,6 @@ async def test_no_device_of_another_machine_is_put_under_stress(
         offered = (await dashboard_of(app).tabs.get_benchmark())._form.choice.offered
         assert [target.kind for target in offered] == ["cpu"]
         assert "GPUs of other hosts are not offered here" in shown(pilot, ThroughputChart)
-
-
-# Pages and events.
 
 
 async def test_the_page_of_a_device_says_its_host_its_own_uuid_and_why_it_is_away() -> None:
@@ -164,9 +155,6 @@ def test_an_event_of_no_device_is_not_told_of_other_hosts() -> None:
     for record in fleets.merged(hosts):
         telemetry.receive(record)
     assert [len(telemetry.events(device.uuid)) for device in telemetry.devices] == [1, 0]
-
-
-# The list of several hosts: a line for each, worst first, and what opens from it.
 
 
 def four_hosts() -> list[Record]:

@@ -183,9 +183,6 @@ async def test_a_click_on_a_row_selects_it_and_says_so() -> None:
         assert (app.view.process, app.rows_clicked) == (before, 1)
 
 
-# Totals by user in the tab of processes.
-
-
 PROCESSES = [
     process(1, 0, user="ada", memory_used_bytes=GIB),
     process(2, 1, user="bo", memory_used_bytes=5 * GIB),
@@ -213,9 +210,6 @@ async def test_a_line_for_each_user_which_enter_opens_and_esc_leaves() -> None:
         await pilot.press("escape", "U", "escape", "escape")
         assert not tab.users.display
         assert len(tab.processes.state.lines) == 4
-
-
-# What is said after a signal was sent.
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from tests.agent.test_procfs import BOUND, NOBODY, child, proc, start_of
 from tests.streams import device, process
 from tests.ui.pilots import lines, settled, text_of
 
+__all__ = ["child", "proc"]
 DEVICES = tuple(device(index) for index in range(12))
 LAUNCHER: dict[str, Any] = {
     "parent_pid": 4200,
@@ -133,12 +134,6 @@ def test_the_end_of_processes_is_awaited(monkeypatch: pytest.MonkeyPatch) -> Non
         seconds, left = asyncio.run(signals.seconds_until_end(started, began))
         assert left == 0
         assert seconds > 0
-
-
-# Signals to processes, real ones where they can be had.
-
-
-__all__ = ["child", "proc"]
 
 
 def test_a_signal_arrives(child: subprocess.Popen[bytes]) -> None:
