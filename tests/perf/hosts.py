@@ -12,7 +12,7 @@ from gputop.agent.lines import to_line
 from gputop.schema.decode import decode
 from gputop.stream.merge import MachineStream, inventory_of, sample_of
 from gputop.ui.hosts.host_row import host_rows
-from gputop.ui.hosts.screen import HostsTitle, HostsView
+from gputop.ui.hosts.screen import HostsView, title_of
 from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry
 from tests.streams import NOW
@@ -28,7 +28,7 @@ def measure(hosts: int, devices: int, samples: int, away: int) -> Counter[str]:
     for machine in machines[:away]:
         machine.add_record(fleets.died(fleets.NO_KEY), 0.0, NOW)
     telemetry = Telemetry()
-    title, view, header = HostsTitle(telemetry), HostsView(), Header(telemetry)
+    view, header = HostsView(), Header(telemetry)
     spent: Counter[str] = Counter()
     began = time.process_time()
 
@@ -53,9 +53,9 @@ def measure(hosts: int, devices: int, samples: int, away: int) -> Counter[str]:
         assert telemetry.judgement is not None
         count("judge")
         header.draw(WIDTH, 3)
-        title.rows = host_rows(telemetry)
-        view.state.fill(title.rows)
-        title.draw(WIDTH, 1)
+        rows = host_rows(telemetry)
+        view.state.fill(rows)
+        title_of(rows)
         view.draw(WIDTH, HEIGHT)
         count("draw")
     del spent["start"]

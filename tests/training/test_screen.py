@@ -2,12 +2,13 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 from textual.pilot import Pilot
 
 from gputop.commands.run import tab_of
-from gputop.health.stacks import Stacks
+from gputop.health.stacks import Stacks, StacksError
 from gputop.training.demo import SimulatedTraining
 from gputop.training.follow import Training
 from gputop.training.runs import Piece, Run
@@ -21,7 +22,7 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import HelpPage
 from tests.streams import PreparedStream, inventory, process, sample
-from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of, until
+from tests.ui.pilots import app_with, dashboard_of, lines, noted, settle, shown, text_of, until
 from tests.ui.test_ranks import hanging
 
 PID = 4242
@@ -147,10 +148,8 @@ async def test_what_is_wrong_with_a_training_is_said(
 
 
 async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def sampled(pid: int) -> Stacks:
-        assert pid == PID
-        return Stacks((("DataLoader `_next_data`", 71.0),))
-
+    stacks = Stacks((("DataLoader `_next_data`", 71.0),))
+    sampled = AsyncMock(return_value=stacks)
     monkeypatch.setattr("gputop.ui.processes.stacks_note.sample_stacks", sampled)
     app = app_of(Followed("step 1"))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -161,6 +160,10 @@ async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> No
                 pilot, lambda: any("71 % in DataLoader" in n.message for n in app._notifications)
             )
             app.clear_notifications()
+            sampled.assert_awaited_with(PID)
+        sampled.side_effect = StacksError("it has ended")
+        await pilot.press("s")
+        await until(pilot, lambda: "it has ended." in noted(app))
 
 
 async def test_s_samples_the_rank_that_the_others_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,9 +81,6 @@ async def test_a_host_that_is_behind_says_by_how_much(seconds: float, said: str 
             assert "Xid" not in text  # which is no fault of theirs
 
 
-# Processes.
-
-
 async def test_processes_say_which_host_they_run_on() -> None:
     app = app_with(*fleets.two(away=None))
     async with settled(app, USUAL) as (_, pilot):
@@ -106,10 +103,7 @@ async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
     app = app_with(*fleets.merged(hosts))
     async with settled(app, USUAL) as (_, pilot):
         await pilot.press("3")
-        assert app.screen.query_one(ProcessesTab).processes.text().count("1m00s") == 2
-
-
-# What is for this machine alone.
+        assert app.screen.query_one(ProcessesTab).processes.text().count(" 1m ") == 2
 
 
 async def test_no_process_of_another_machine_gets_a_signal() -> None:
@@ -134,9 +128,6 @@ async def test_no_device_of_another_machine_is_put_under_stress(
         offered = (await dashboard_of(app).tabs.get_benchmark())._form.targets
         assert [target.kind for target in offered] == ["cpu"]
         assert "GPUs of other hosts are not offered here" in shown(pilot, ThroughputChart)
-
-
-# Pages and events.
 
 
 async def test_the_page_of_a_device_says_its_host_its_own_uuid_and_why_it_is_away() -> None:
@@ -166,9 +157,6 @@ def test_an_event_of_no_device_is_not_told_of_other_hosts() -> None:
     assert [len(telemetry.events(device.uuid)) for device in telemetry.devices] == [1, 0]
 
 
-# The list of several hosts: a line for each, worst first, and what opens from it.
-
-
 def four_hosts() -> list[Record]:
     """A large host, one with a free GPU, one with two lost ones, and one that is away."""
     hosts: dict[str, list[Any]] = {f"node{n}": scenes.job(4, 20) for n in range(4)}
@@ -193,7 +181,8 @@ def test_what_is_wrong_and_what_is_free_is_coloured() -> None:
         telemetry.receive(record)
     view = HostsView()
     view.state.fill(host_row.host_rows(telemetry))
-    spans = [span for row in view.draw(150, 12)[2:] for span in row if span.text.strip()]
+    view.state.select(1)  # the selected row has one style
+    spans = [span for row in view.draw(150, 12)[1:] for span in row if span.text.strip()]
     styles = {span.text.strip(): span.style for span in spans}
     shown = [styles[text] for text in ("node1", "○", "×", "█", "98 %")]
     assert shown == [ACCENT, GOOD, FAULT, BUSY, TEXT]

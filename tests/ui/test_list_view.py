@@ -1,3 +1,4 @@
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from gputop.ui.drawing.cells import text_of
@@ -77,8 +78,8 @@ def test_the_list_scrolls_to_the_selection_and_counts() -> None:
 
 
 def test_columns_and_their_cells(snapshot: Any) -> None:
-    ranks = RanksView()
-    ranks.has_hosts = True
+    hosts: Any = SimpleNamespace(has_hosts=True)
+    ranks = RanksView(hosts)
     found = []
     for width in (60, 100, 160, 240):
         for slots in (

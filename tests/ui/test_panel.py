@@ -265,4 +265,4 @@ async def test_a_double_click_on_a_device_opens_its_page_with_its_processes() ->
             await pilot.press("n")
         dashboard_of(app).telemetry.receive(sample(2, ()))
         dashboard_of(app).show()
-        assert listed.text().rstrip() == "  No process uses this device"
+        assert listed.text().rstrip() == "  No processes"

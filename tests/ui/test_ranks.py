@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Footer
+from textual.widgets import Footer, Static
 
 from gputop.agent.device import Absence
 from gputop.agent.snapshot import Machine, MachineState, Process, Record, Sample
 from gputop.ui.drawing.palette import WARN
 from gputop.ui.processes.process_page import ProcessPage
-from gputop.ui.processes.ranks import RanksPage, RanksTitle, RanksView
+from gputop.ui.processes.ranks import RanksPage, RanksView
 from gputop.ui.shell.app import GputopApp
 from tests import streams
 from tests.health.histories import BUSY, IDLE, SM, TENSOR, WATTS, WORKING, device
 from tests.streams import NOW
 from tests.ui.conftest import Same
-from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown, until
+from tests.ui.pilots import app_with, dashboard_of, rendered, settle, settled, shown, until
 
 JOB = "node01:29500"
 WAITS: Mapping[str, Any] = {**WORKING, BUSY: 100, SM: 12.0, TENSOR: 0.0, WATTS: 180.0}
@@ -50,7 +50,8 @@ def hanging() -> list[Record]:
 
 
 def words(app: GputopApp) -> str:
-    return " ".join(app.screen.query_one(RanksTitle).text().split())
+    title: Any = app.screen.query_one("#ranks-title", Static).content
+    return " ".join(rendered(title, 300).split())
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

@@ -136,7 +136,7 @@ class TrainingTab(LiveTab):
             return
         command = " ".join(run.command)
         process = Process(run.pid, "", ProcessKind.COMPUTE, command=command)
-        target = SignalTarget("the training", (process,), ())
+        target = SignalTarget("the training", (process,))
         question = SendSignal([target])
         question.ask(self.app, lambda order: self._send(run, order.signal))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from statistics import mean
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Machine, MachineState
 from gputop.health.findings import Finding, Severity
 from gputop.schema.derived import label_of
-from gputop.text import ABSENT, count, percentage, quantity, used_of, visible
+from gputop.text import count, percentage, quantity, used_of, visible
 from gputop.ui.drawing.list_state import Column, ListState
 from gputop.ui.telemetry import Telemetry
 from gputop.ui.trouble import machine_trouble
@@ -38,75 +39,58 @@ class HostRow(NamedTuple):
     note: str
     """The gravest finding, or why the host is unreachable."""
 
-    @property
-    def is_away(self) -> bool:
-        return self.machine.state is not MachineState.OK
-
-    def values(self, name: str) -> list[float]:
-        """Return the known values of that reading for its GPUs."""
-        found = (getattr(gpu.readings, name) for gpu in self.gpus)
-        return [value for value in found if value is not None]
-
 
 def host_rows(telemetry: Telemetry) -> list[HostRow]:
     """Return a row for each host of the sample, in the order of the command line."""
     sample = telemetry.sample
     if sample is None:
         return []
-    devices: dict[str | None, list[Device]] = {}
-    parents = set()
-    for device in telemetry.devices:
-        devices.setdefault(device.machine, []).append(device)
-        parents.add(device.parent_uuid)
+    # A GPU with MIG instances is shared.
     used = {process.device_uuid for process in sample.processes}
+    used |= {device.parent_uuid or "" for device in telemetry.devices}
     problems = telemetry.problems
+    gpus: dict[str | None, list[HostGpu]] = defaultdict(list)
+    for device in telemetry.devices:
+        uuid = device.uuid
+        readings = telemetry.readings(uuid)
+        free = uuid not in used and is_free(readings)
+        gpu = HostGpu(device, readings, problems.get(uuid), free)
+        gpus[device.machine].append(gpu)
     rows = []
     for machine in sample.machines:
-        gpus = []
+        own: list[HostGpu] = []
         if machine.state is MachineState.OK:
-            for device in devices.get(machine.name, []):
-                readings = telemetry.readings(device.uuid)
-                shared = device.uuid in used or device.uuid in parents
-                free = not shared and is_free(readings)
-                gpus.append(
-                    HostGpu(device, readings, problems.get(device.uuid), free),
-                )
-        rank, note = Severity.OK, ""
+            own = gpus[machine.name]
+        rank, note = _gravest(own)
         trouble = machine_trouble(telemetry, machine)
         if trouble is not None:
             rank, note = trouble.severity, trouble.what
-        elif gpus:
-            rank, note = _gravest(gpus)
-        rows.append(HostRow(machine, tuple(gpus), rank, note))
+        rows.append(HostRow(machine, tuple(own), rank, note))
     return rows
 
 
 def is_free(readings: DeviceSample) -> bool:
     """Return True if a GPU has no listed processes and is known to be idle."""
     used, total = readings.memory_used_bytes, readings.memory_total_bytes
-    busy = readings.gpu_utilization_percent
-    if readings.state is not DeviceState.OK or "processes" in readings.absent:
+    busy = readings.gpu_utilization_percent or 0
+    answers = readings.state is DeviceState.OK
+    if not answers or "processes" in readings.absent or not total:
         return False
-    if used is None or not total or used > MOST_USED_SHARE * total:
+    if used is None or used > MOST_USED_SHARE * total:
         return False
-    return busy is None or busy <= MOST_BUSY_PERCENT
+    return busy <= MOST_BUSY_PERCENT
 
 
 def _gravest(gpus: Sequence[HostGpu]) -> tuple[Severity, str]:
     """Return the severity of the gravest finding of these GPUs, and a text about it."""
-    found = [gpu for gpu in gpus if gpu.finding is not None]
-    worst = max(gpus, key=_severity)
-    if worst.finding is None:
+    found = [(gpu, gpu.finding) for gpu in gpus if gpu.finding is not None]
+    if not found:
         return Severity.OK, ""
+    gpu, worst = max(found, key=lambda pair: pair[1].severity)
     more = ""
     if len(found) > 1:
         more = f" (+{count(len(found) - 1, 'GPU')})"
-    note = f"GPU {worst.device.number}: {worst.finding.title}{more}"
-    return worst.finding.severity, note
-
-
-def _severity(gpu: HostGpu) -> Severity:
-    return Severity.OK if gpu.finding is None else gpu.finding.severity
+    return worst.severity, f"GPU {gpu.device.number}: {worst.title}{more}"
 
 
 def free_gpus(rows: Iterable[HostRow]) -> list[str]:
@@ -123,8 +107,9 @@ def _of_gpus(
     """Return a function that combines the known readings of a host's GPUs."""
 
     def value(row: HostRow) -> float | None:
-        values = row.values(name)
-        return summed_up(values) if values else None
+        readings = [getattr(gpu.readings, name) for gpu in row.gpus]
+        known = [reading for reading in readings if reading is not None]
+        return summed_up(known) if known else None
 
     return value
 
@@ -133,27 +118,18 @@ USED = _of_gpus("memory_used_bytes", sum)
 TOTAL = _of_gpus("memory_total_bytes", sum)
 
 
-def _known(row: HostRow, text: str) -> str:
-    """Return the text, or nothing for an unreachable host, because its note says why."""
-    if row.is_away and text == ABSENT:
-        return ""
-    return text
-
-
 def _number(
     title: str,
     width: int,
     value: Callable[[HostRow], float | None],
     text: Callable[[float | None], str],
-    about: str,
 ) -> Column[HostRow]:
     return Column(
         title,
         width,
-        lambda row: _known(row, text(value(row))),
+        lambda row: text(value(row)),
         value,
         largest_first=True,
-        about=about,
     )
 
 
@@ -163,7 +139,6 @@ HOST = Column[HostRow](
     lambda row: visible(row.machine.name),
     lambda row: row.machine.name,
     right=False,
-    about="name as on the command line",
     most=24,
 )
 GPUS = Column[HostRow](
@@ -173,72 +148,62 @@ GPUS = Column[HostRow](
     lambda row: len(row.gpus),
     right=False,
     largest_first=True,
-    about="a bar for the load of each GPU; ○ is free, × does not answer",
     most=16,
-)
-BUSY = _number(
-    "BUSY",
-    6,
-    _of_gpus("gpu_utilization_percent", mean),
-    percentage,
-    "mean of its GPUs",
-)
-MEMORY = Column[HostRow](
-    "GPU MEM",
-    17,
-    lambda row: _known(row, used_of(USED(row), TOTAL(row))),
-    USED,
-    largest_first=True,
-    about="memory of its GPUs in use",
-)
-HEAT = _number(
-    "HOT",
-    6,
-    _of_gpus("temperature_celsius", max),
-    lambda value: quantity(value, "°C"),
-    "its hottest GPU",
-)
-POWER = _number(
-    "POWER",
-    8,
-    _of_gpus("power_watts", sum),
-    lambda value: quantity(value, " W"),
-    "power of its GPUs",
-)
-CPU = _number(
-    "CPU",
-    6,
-    lambda row: row.machine.host.cpu_percent,
-    percentage,
-    "of the host",
 )
 WORST = Column[HostRow](
     "WORST FIRST",
     0,
     lambda row: row.note,
-    lambda row: (row.rank, row.is_away),
+    lambda row: row.rank,
     right=False,
     largest_first=True,
-    about="its gravest finding, or why it is unreachable",
 )
-COLUMNS = (HOST, GPUS, BUSY, MEMORY, HEAT, POWER, CPU, WORST)
-"""Columns in screen order."""
-BY_USE = (HOST, GPUS, BUSY, HEAT, MEMORY, POWER, CPU)
-"""Columns by usefulness. The last ones are dropped first."""
+COLUMNS = (
+    HOST,
+    GPUS,
+    _number(
+        "BUSY",
+        6,
+        _of_gpus("gpu_utilization_percent", mean),
+        percentage,
+    ),
+    _number(
+        "HOT",
+        6,
+        _of_gpus("temperature_celsius", max),
+        lambda value: quantity(value, "°C"),
+    ),
+    Column[HostRow](
+        "GPU MEM",
+        17,
+        lambda row: used_of(USED(row), TOTAL(row)),
+        USED,
+        largest_first=True,
+    ),
+    _number(
+        "POWER",
+        8,
+        _of_gpus("power_watts", sum),
+        lambda value: quantity(value, " W"),
+    ),
+    _number(
+        "CPU",
+        6,
+        lambda row: row.machine.host.cpu_percent,
+        percentage,
+    ),
+    WORST,
+)
+"""Columns in screen order. The last ones before the finding are dropped first."""
 
 
 class HostTable(ListState[HostRow]):
     """List of hosts."""
-
-    def __init__(self) -> None:
-        super().__init__(WORST)
 
     def identity(self, item: HostRow) -> Hashable:
         return item.machine.name
 
     def search_text(self, item: HostRow) -> str:
         models = {gpu.device.name for gpu in item.gpus}
-        texts: Mapping[str, None] = dict.fromkeys(
-            (item.machine.name, item.note, *models),
-        )
+        texts = (item.machine.name, item.note, *models)
         return "\n".join(texts).casefold()

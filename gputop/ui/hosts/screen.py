@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.style import Style
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.widget import Widget
+from textual.widgets import Static
 
 from gputop.agent.device import Device, DeviceState
 from gputop.agent.snapshot import MachineState
-from gputop.text import cells, count
-from gputop.ui.drawing.cells import Row, Span, cell, clip, fit
+from gputop.text import count
+from gputop.ui.drawing.cells import Row, Span, fit
 from gputop.ui.drawing.device_cells import sign_of
 from gputop.ui.drawing.filter_bar import FilterView
 from gputop.ui.drawing.list_state import Column
 from gputop.ui.drawing.list_view import ListView, Slot, fit_slots
-from gputop.ui.drawing.live import LiveTab, TelemetryView
+from gputop.ui.drawing.live import LiveTab
 from gputop.ui.drawing.palette import (
     ACCENT,
     BUSY,
@@ -39,34 +41,8 @@ from gputop.ui.hosts.host_row import (
 from gputop.ui.telemetry import Telemetry
 
 LEVELS = "▁▂▃▄▅▆▇█"
-ENOUGH_NOTE, LEAST_NOTE = 34, 20
-"""Width that the note keeps before less useful columns are shown, and its minimum width."""
-
-
-class HostsTitle(TelemetryView):
-    """Number of hosts, and the free GPUs."""
-
-    rows: Sequence[HostRow] = ()
-
-    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
-        rows = self.rows
-        row = [Span(f" {count(len(rows), 'host')}", STRONG)]
-        states = [each.machine.state for each in rows]
-        for state, style in (
-            (MachineState.AWAY, FAULT),
-            (MachineState.CONNECTING, WARN),
-        ):
-            many = states.count(state)
-            if many:
-                row.append(Span(f" · {many} {state.value}", style))
-        gpus = sum(len(each.gpus) for each in rows)
-        free = free_gpus(rows)
-        row.append(Span(f" · free {len(free)} of {count(gpus, 'GPU')}", DIM))
-        if free:
-            row.append(Span(": ", DIM))
-            room = width - sum(cells(span.text) for span in row)
-            row.append(Span(clip(", ".join(free), room), GOOD))
-        return [fit(row, width)]
+NOTE_CELLS = 25
+"""Width that the note keeps before less useful columns are shown."""
 
 
 class HostsView(ListView[HostRow]):
@@ -75,16 +51,12 @@ class HostsView(ListView[HostRow]):
     noun = "hosts"
 
     def __init__(self) -> None:
-        super().__init__(HostTable(), host_row.COLUMNS)
+        super().__init__(HostTable(host_row.WORST), host_row.COLUMNS)
 
     def slots(self, width: int) -> Sequence[Slot[HostRow]]:
-        def least(column: object) -> float:
-            if column in (host_row.HOST, host_row.GPUS, host_row.BUSY):
-                return LEAST_NOTE
-            return ENOUGH_NOTE
-
-        by_use = host_row.BY_USE
-        return fit_slots(host_row.COLUMNS, by_use, width, least, ENOUGH_NOTE)
+        columns, least = host_row.COLUMNS, NOTE_CELLS
+        ranked = [column for column in columns if column is not host_row.WORST]
+        return fit_slots(columns, ranked, width, lambda _: least, least)
 
     def cell_of(self, item: HostRow, slot: Slot[HostRow]) -> Row:
         if slot.column is host_row.GPUS:
@@ -101,17 +73,16 @@ class HostsView(ListView[HostRow]):
     def action_sort(self, step: int) -> None:
         """Sort by the column `step` places further on."""
         shown = [slot.column for slot in self.slots(self.size.width)]
-        at = 0
-        if self.state.sorted_by in shown:
-            at = shown.index(self.state.sorted_by)
-        self.state.sort_by(shown[(at + step) % len(shown)])
+        places = {column: n for n, column in enumerate(shown)}
+        at = step
+        if self.state.sorted_by in places:
+            at += places[self.state.sorted_by]
+        self.state.sort_by(shown[at % len(shown)])
         self.redraw()
 
 
 def _gpu_cells(row: HostRow, width: int) -> Row:
     """Return a cell for each GPU. The last cell has the number of GPUs without a cell."""
-    if row.is_away:
-        return [cell("", width)]
     drawn = [_gpu_cell(gpu) for gpu in row.gpus]
     if len(drawn) > width:
         drawn = [*drawn[: width - 1], Span("…", DIM)]
@@ -140,7 +111,7 @@ class HostsTab(LiveTab):
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="hosts")
         self.telemetry = telemetry
-        self.title = HostsTitle(telemetry, id="hosts-title")
+        self.title = Static(id="hosts-title")
         self.view = HostsView()
 
     def compose(self) -> ComposeResult:
@@ -171,7 +142,25 @@ class HostsTab(LiveTab):
 
     def show_telemetry(self) -> None:
         rows = host_rows(self.telemetry)
-        self.title.rows = rows
+        self.title.update(title_of(rows), layout=False)
         self.view.state.fill(rows)
-        self.title.redraw()
         self.view.redraw()
+
+
+def title_of(rows: Sequence[HostRow]) -> Text:
+    """Return the number of hosts, and the free GPUs."""
+    title = Text().append(count(len(rows), "host"), STRONG)
+    states = [each.machine.state for each in rows]
+    for state, style in (
+        (MachineState.AWAY, FAULT),
+        (MachineState.CONNECTING, WARN),
+    ):
+        many = states.count(state)
+        if many:
+            title.append(f" · {many} {state.value}", style)
+    gpus = sum(len(each.gpus) for each in rows)
+    free = free_gpus(rows)
+    title.append(f" · free {len(free)} of {count(gpus, 'GPU')}", DIM)
+    if free:
+        title.append(f": {', '.join(free)}", GOOD)
+    return title

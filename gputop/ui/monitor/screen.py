@@ -41,8 +41,9 @@ class MonitorTab(ListTab):
     @property
     def selected(self) -> Device | None:
         """Selected device, or the selected process's device if the processes have the focus."""
-        found = super().selected if self.processes.focused_list else None
-        return found or self.devices.device
+        if self.processes.focused_list and self.process is not None:
+            return super().selected
+        return self.devices.device
 
     @property
     def key_handlers(self) -> tuple[Widget, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -15,8 +14,9 @@ from gputop.text import ABSENT, quantity, size, visible
 from gputop.ui.drawing.list_state import Column
 from gputop.ui.drawing.list_view import Slot, fit_slots
 
-LEAST_COMMAND, ENOUGH_COMMAND = 8, 32
-"""Minimum width of the command, and its width before less useful columns are shown."""
+LEAST_COMMAND, ENOUGH_COMMAND = 16, 32
+"""Width that the command keeps before less useful columns are shown, on a narrow screen and others.
+"""
 SIDE_CELLS = 16
 """Characters of the command per step to the side."""
 LONGEST_TEXT = 64
@@ -48,10 +48,6 @@ class ProcessRow(NamedTuple):
     """True for a launcher that uses no device. Only its host, pid and command are shown."""
 
 
-Value = Callable[[ProcessRow], Any]
-Text = Callable[[ProcessRow], str]
-
-
 @dataclass(frozen=True, eq=False)
 class ProcessColumn(Column[ProcessRow]):
     """Column of the process list."""
@@ -61,19 +57,18 @@ class ProcessColumn(Column[ProcessRow]):
 
     def is_empty(self, rows: Sequence[ProcessRow]) -> bool:
         """Return True if it has no value for any row, now and at the next sample."""
-        for row in rows:
-            if self.value(row) is not None:
-                return False
-            if row.process.absent.get(self.reading) is Absence.NO_DATA_YET:
-                return False
-        return True
+        return all(
+            self.value(row) is None
+            and row.process.absent.get(self.reading) is not Absence.NO_DATA_YET
+            for row in rows
+        )
 
 
-def program_and_arguments(command: str) -> tuple[str, str]:
-    """Return the base name of the program, and the rest of the command."""
+def without_folder(command: str) -> str:
+    """Return the command with the base name of its program."""
     program, blank, arguments = command.partition(" ")
     name = program.rpartition("/")[2] or program
-    return name, blank + arguments
+    return name + blank + arguments
 
 
 def command_of(
@@ -88,40 +83,42 @@ def command_of(
     """
     if process.command is None:
         return unseen(process, room)
-    command = "".join(program_and_arguments(process.command))
+    command = without_folder(process.command)
     # Each character takes at least one cell.
     return visible(command, skipped + room + 1)[skipped:]
 
 
-def process_age(seconds: float) -> str:
-    """Return `42s`, `9m05s`, `59m`, `7h59m`, `47h`, `7d23h`, `120d`. It rarely changes."""
+def process_age(seconds: float | None) -> str:
+    """Return `42s`, `59m`, `47h59m`, `9d23h`, `120d`. It rarely changes."""
+    if seconds is None:
+        return ABSENT
     whole = max(0, int(seconds))
-    minutes, hours, days = whole // 60, whole // 3600, whole // 86_400
-    if whole < 60:
+    minutes, hours = whole // 60, whole // 3600
+    if minutes < 1:
         return f"{whole}s"
-    if minutes < 10:
-        return f"{minutes}m{whole % 60:02d}s"
     if hours < 1:
         return f"{minutes}m"
-    if hours < 10:
+    if hours < 48:
         return f"{hours}h{minutes % 60:02d}m"
-    if days < 2:
-        return f"{hours}h"
-    if days < 10:
-        return f"{days}d{hours % 24:02d}h"
-    return f"{days}d"
+    if hours < 240:
+        return f"{hours // 24}d{hours % 24:02d}h"
+    return f"{hours // 24}d"
 
 
-def where(process: Process) -> str:
-    """Return the pod, job or container of a process by name; empty if it is in none."""
+def places_of(process: Process) -> list[str]:
+    """Return the pod, job and container of a process, each after its kind."""
     names = {
         "pod": process.pod,
         "job": process.slurm_job,
         "ctr": process.container,
     }
-    for kind, name in names.items():
-        if name is not None:
-            return f"{kind} {name}"
+    return [f"{kind} {name}" for kind, name in names.items() if name]
+
+
+def where(process: Process) -> str:
+    """Return the innermost place of a process by name; empty if it is in none."""
+    for place in places_of(process):
+        return place
     if process.absent.keys() & {"pod", "slurm_job", "container"}:
         return ABSENT
     return ""
@@ -130,11 +127,6 @@ def where(process: Process) -> str:
 def _age_seconds(row: ProcessRow) -> float | None:
     started = row.process.start_time
     return None if started is None else row.now - started
-
-
-def _age(row: ProcessRow) -> str:
-    seconds = _age_seconds(row)
-    return ABSENT if seconds is None else process_age(seconds)
 
 
 def _sort_text(text: str) -> str | None:
@@ -148,7 +140,7 @@ def _number(
     about: str,
     name: str,
     width: int,
-    text: Callable[[Any], str],
+    text: Callable[[Any], str] = lambda value: quantity(value, ""),
 ) -> ProcessColumn:
     """Return the column for a number, given the name of its field in `Process`."""
     read = attrgetter(name)
@@ -160,21 +152,6 @@ def _number(
         largest_first=True,
         about=about,
         reading=name,
-    )
-
-
-def _percent(
-    title: str,
-    about: str,
-    name: str,
-) -> ProcessColumn:
-    width = len(title) + 1
-    return _number(
-        title,
-        about,
-        name,
-        width,
-        lambda value: quantity(value, ""),
     )
 
 
@@ -204,14 +181,10 @@ def _place(row: ProcessRow) -> tuple[int, int] | None:
     return row.position, -(row.process.memory_used_bytes or 0)
 
 
-def _searched_command(row: ProcessRow) -> str:
-    return command_of(row.process, SEARCHED_CHARACTERS)
-
-
-def _command_value(row: ProcessRow) -> str | None:
-    if row.process.command is None:
-        return None
-    return _sort_text(_searched_command(row))
+def _command(process: Process) -> str:
+    if process.command is None:
+        return ABSENT
+    return without_folder(process.command[:SEARCHED_CHARACTERS])
 
 
 HOST = _text(
@@ -249,30 +222,35 @@ GPU_MEMORY = _number(
     9,
     size,
 )
-SM = _percent(
+SM = _number(
     "SM%",
     "share of time that its kernels ran",
     "sm_utilization_percent",
+    4,
 )
-MEMORY = _percent(
+MEMORY = _number(
     "MEM%",
     "share of time that it accessed device memory",
     "memory_utilization_percent",
+    5,
 )
-ENCODER = _percent(
+ENCODER = _number(
     "ENC",
     "share of time of the video encoder",
     "encoder_utilization_percent",
+    4,
 )
-DECODER = _percent(
+DECODER = _number(
     "DEC",
     "share of time of the video decoder",
     "decoder_utilization_percent",
+    4,
 )
-CPU = _percent(
+CPU = _number(
     "CPU%",
     "of one core: several threads can exceed 100",
     "cpu_percent",
+    5,
 )
 RESIDENT = _number(
     "RES",
@@ -284,7 +262,7 @@ RESIDENT = _number(
 AGE = ProcessColumn(
     "AGE",
     6,
-    _age,
+    lambda row: process_age(_age_seconds(row)),
     _age_seconds,
     largest_first=True,
     about="time since it started",
@@ -296,14 +274,7 @@ WHERE = _text(
     12,
     20,
 )
-COMMAND = ProcessColumn(
-    "COMMAND",
-    0,
-    _searched_command,
-    _command_value,
-    right=False,
-    about="command line",
-)
+COMMAND = _text("COMMAND", "command line", _command, 0)
 COLUMNS = (
     GPU,
     PID,
@@ -327,8 +298,10 @@ FIXED = (HOST, GPU, PID)
 PARENT_COLUMNS = (HOST, PID, COMMAND)
 """Columns that have values for a launcher."""
 
-NEEDED = (HOST, GPU, PID, GPU_MEMORY, USER, SM)
-BY_USE = (*NEEDED, CPU, AGE, WHERE, RESIDENT, TYPE, MEMORY, ENCODER, DECODER)
+BY_USE = (
+    *(HOST, GPU, PID, GPU_MEMORY, USER, SM, CPU, AGE, WHERE, RESIDENT),
+    *(TYPE, MEMORY, ENCODER, DECODER),
+)
 """Columns by usefulness. The last ones are dropped first."""
 
 ProcessSlot = Slot[ProcessRow]
@@ -344,25 +317,15 @@ def process_slots(
 
     `steps` is the number of columns to scroll over. Fixed columns stay.
     """
-    enough = max(ENOUGH_COMMAND, width // 3)
-    ranked: list[Column[ProcessRow]] = [
-        column for column in BY_USE if column in among
-    ]
-    if sorted_by is not COMMAND:
-        ranked = [
-            sorted_by,
-            *(column for column in ranked if column is not sorted_by),
-        ]
+    ranked = [sorted_by, *BY_USE]
     if steps:
-        ranked = [column for column in FIXED if column in among]
-        ranked += moving_columns(among)[steps:]
-
-    def least(column: Column[ProcessRow]) -> float:
-        if steps or column in NEEDED:
-            return LEAST_COMMAND
-        return -math.inf if column is sorted_by else enough
-
-    return fit_slots(among, ranked, width, least, enough)
+        ranked = [*FIXED, *moving_columns(among)[steps:]]
+    shown = [column for column in dict.fromkeys(ranked) if column in among]
+    if COMMAND in shown:
+        shown.remove(COMMAND)
+    enough = max(ENOUGH_COMMAND, width // 3)
+    least = LEAST_COMMAND if width < 80 else enough
+    return fit_slots(among, shown, width, lambda _: least, enough)
 
 
 def moving_columns(among: Sequence[ProcessColumn]) -> list[ProcessColumn]:
@@ -377,19 +340,14 @@ def search_text(row: ProcessRow) -> str:
     escaping the commands of a thousand processes would delay a key press.
     """
     process = row.process
-    command = process.command
-    if command is None:
-        command = unseen(process)
+    command = process.command or unseen(process)
     texts = [
         f"gpu{row.label}",
         str(process.pid),
         process.user,
         process.kind.value,
         KINDS[process.kind],
-        where(process),
-        process.container,
-        process.pod,
-        process.slurm_job,
+        *places_of(process),
         process.machine,
         command[:SEARCHED_CHARACTERS],
     ]

@@ -3,62 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from gputop.agent.snapshot import Process
-from gputop.ui.processes.columns import program_and_arguments
+from gputop.ui.processes.columns import without_folder
 
-SHELLS = {
-    "bash",
-    "sh",
-    "dash",
-    "zsh",
-    "fish",
-    "ksh",
-    "tcsh",
-    "csh",
-    "tmux",
-    "screen",
+NO_LAUNCHERS = {
+    *("bash", "sh", "dash", "zsh", "fish", "ksh", "tcsh", "csh"),
+    *("tmux", "screen", "login", "su", "sudo", "sshd", "cron"),
+    *("Xorg", "gnome-shell", "code", "jupyter-lab"),
+    *("init", "systemd", "tini", "supervisord", "slurmstepd"),
+    *("containerd-shim", "containerd-shim-runc-v2", "conmon", "dockerd"),
 }
-SESSIONS = {
-    "login",
-    "su",
-    "sudo",
-    "sshd",
-    "cron",
-    "Xorg",
-    "gnome-shell",
-    "code",
-}
-SERVICES = {
-    "init",
-    "systemd",
-    "tini",
-    "supervisord",
-    "slurmstepd",
-    "jupyter-lab",
-}
-RUNTIMES = {"containerd-shim", "containerd-shim-runc-v2", "conmon", "dockerd"}
-NO_LAUNCHERS = SHELLS | SESSIONS | SERVICES | RUNTIMES
 """Programs that start unrelated processes, which are not a job."""
-
-
-class Job(NamedTuple):
-    """Processes that belong together, without duplicates. The launcher is the first."""
-
-    name: str
-    processes: tuple[Process, ...]
-
-
-def process_key(process: Process) -> tuple[int, float | None, str | None]:
-    """Return the identity of a process, which may be on several devices."""
-    return process.pid, process.start_time, process.machine
 
 
 def program_of(process: Process) -> str:
     """Return the base name of the program. A login shell has a `-` before it."""
-    name, _ = program_and_arguments(process.command or "")
-    return name.removeprefix("-").rstrip(":")
+    command = without_folder(process.command or "")
+    return command.partition(" ")[0].removeprefix("-").rstrip(":")
 
 
 def launcher_of(process: Process) -> Process | None:
@@ -79,28 +41,21 @@ def launcher_of(process: Process) -> Process | None:
     return None if program_of(parent) in NO_LAUNCHERS else parent
 
 
-def job_of(process: Process, processes: Iterable[Process]) -> Job | None:
-    """Return the job of a process, or None if the process is alone.
+def job_of(process: Process, processes: Iterable[Process]) -> list[Process]:
+    """Return all processes of its Slurm job, and its launcher with all that this started.
 
-    The job is the Slurm job, or else the launcher and all of its processes.
+    The launcher is the first. There are no duplicates, and none if the process is alone.
     """
     found: dict[int, Process] = {}
     launcher = launcher_of(process)
-    name = "job"
-    if process.slurm_job is not None:
-        name = f"Slurm job {process.slurm_job}"
     if launcher is not None:
         found[launcher.pid] = launcher
     for each in processes:
-        if each.machine != process.machine:
-            continue
         same_job = (
             process.slurm_job is not None
             and each.slurm_job == process.slurm_job
         )
         same_parent = launcher is not None and each.parent_pid == launcher.pid
-        if same_job or same_parent or each.pid == process.pid:
+        if each.machine == process.machine and (same_job or same_parent):
             found.setdefault(each.pid, each)
-    if len(found) < 2:
-        return None
-    return Job(name, tuple(found.values()))
+    return [*found.values()]

@@ -72,7 +72,7 @@ def _read(pid: int, proc: str) -> ProcessDetails:
     directory = environment = None
     with contextlib.suppress(OSError):
         directory = str(Path(f"{proc}/{pid}/cwd").readlink())
-        environment = _environment(Path(f"{proc}/{pid}/environ"))
+        environment = _environment(f"{proc}/{pid}/environ")
     return ProcessDetails(
         command=" ".join(masked_arguments(arguments)),
         unmasked=" ".join(arguments),
@@ -86,9 +86,8 @@ def _read(pid: int, proc: str) -> ProcessDetails:
     )
 
 
-def _environment(file: Path) -> tuple[tuple[str, str], ...]:
-    with file.open("rb") as opened:
-        data = opened.read(ENVIRONMENT_BYTES)
+def _environment(file: str) -> tuple[tuple[str, str], ...]:
+    data = procfs.read(file, ENVIRONMENT_BYTES)
     variables = []
     for variable in procfs.text(data).split("\0"):
         if variable:
@@ -99,11 +98,9 @@ def _environment(file: Path) -> tuple[tuple[str, str], ...]:
 
 def _parents(pid: int, proc: str) -> tuple[tuple[int, str], ...]:
     parents: dict[int, str] = {}
-    while pid and pid not in parents and len(parents) < MOST_PARENTS:
-        try:
+    with contextlib.suppress(OSError, ValueError):
+        while pid not in parents and len(parents) < MOST_PARENTS:
             stat = procfs.read_stat(pid, proc)
-        except (OSError, ValueError):
-            break
-        parents[pid] = stat.name
-        pid = stat.parent_pid
+            parents[pid] = stat.name
+            pid = stat.parent_pid
     return tuple(parents.items())

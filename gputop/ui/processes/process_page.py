@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -16,17 +15,18 @@ from textual.widgets import Static
 from gputop.agent.masking import MASK, is_secret
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Process
+from gputop.stream.process_history import key_of
 from gputop.text import count, moment, visible
 from gputop.ui.drawing.filter_bar import FilterView
 from gputop.ui.drawing.page import OfWidth, ScrolledPage
-from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT
 from gputop.ui.processes import columns
 from gputop.ui.processes.columns import ProcessRow
 from gputop.ui.processes.process_charts import chart_rows
 from gputop.ui.processes.process_details import ProcessDetails, read_details
 from gputop.ui.processes.screen import ProcessTab, why_untouched
 from gputop.ui.processes.signal_dialog import SIGNALS
-from gputop.ui.processes.table_state import process_rows, rows_of
+from gputop.ui.processes.table_state import process_rows
 from gputop.ui.telemetry import Telemetry
 
 LABEL = 11
@@ -36,31 +36,16 @@ ON_DEVICE = (
     *(columns.ENCODER, columns.DECODER),
 )
 ON_HOST = (columns.CPU, columns.RESIDENT)
+HEADING = ("Environment ", ACCENT)
+KEYS = " · / filters · v shows or masks secrets"
 NOT_PERMITTED = "not permitted: run gputop as its user or as root"
-_WORDS = (
-    "running",
-    "sleeping",
-    "waiting for storage or a driver",
-    "suspended",
-    "a zombie",
-)
-STATES = dict(zip("RSDTZ", _WORDS, strict=True))
-
-
-class Variable(NamedTuple):
-    """Environment variable in visible characters."""
-
-    name: str
-    value: str
-    secret: bool
-
-
-def variables_of(environment: Iterable[tuple[str, str]]) -> list[Variable]:
-    """Return the variables sorted by name."""
-    return sorted(
-        Variable(visible(n), visible(v), is_secret(n, v))
-        for n, v in environment
-    )
+STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "D": "waiting for storage or a driver",
+    "T": "suspended",
+    "Z": "a zombie",
+}
 
 
 class ProcessDetailsView(ScrolledPage, FilterView):
@@ -69,18 +54,15 @@ class ProcessDetailsView(ScrolledPage, FilterView):
     process: Process | None = None
     """Process that is shown."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(telemetry)
-        self._listing = Static()
-        """The environment. It may be large, and is not drawn with each sample."""
-
     def compose(self) -> ComposeResult:
         yield from super().compose()
+        # It may be large, and is not drawn with each sample.
+        self._listing = Static()
         yield self._listing
 
     def show(self, process: Process, *, environment: bool) -> None:
         """Show that process, with its facts or its environment first."""
-        self.process, self._held = process, [process]
+        self.process, self._rows = process, [ProcessRow(process)]
         why = why_untouched(process, self._telemetry)
         self._problem = f"No details: {why}" if why else ""
         self._unmasked = self._telemetry.show_secrets
@@ -91,30 +73,26 @@ class ProcessDetailsView(ScrolledPage, FilterView):
             self.action_environment()
 
     def matches(self) -> str:
-        return f"{len(self._matching)} of {len(self._variables)} match"
+        return f"{self._matching} match"
 
     def forget(self) -> None:
         self._details: ProcessDetails | None = None
-        self._variables: Sequence[Variable] = ()
+        self._matching = "0 of 0"
         self.type("")
 
     def update_details(self, found: ProcessDetails | Problem) -> None:
         """Show newer details, or why there are none."""
-        self._problem = ""
         if isinstance(found, Problem):
             self._problem = str(found)
-            self.redraw()
-            return
-        before, self._details = self._details, found
-        self._variables = variables_of(found.environment or ())
+        else:
+            before, self._details, self._problem = self._details, found, ""
+            if before is None or before.environment != found.environment:
+                self.type(self.typed)
         self.redraw()
-        if before is None or before.environment != found.environment:
-            self.type(self.typed)
 
     def type(self, text: str) -> None:
         self.typed = text
-        self._matching = self._matching_lines()
-        self._listing.update(Group(*self._environment()))
+        self._listing.update(Group(*self._environment(), ""))
 
     def action_environment(self) -> None:
         self.move_child(self._listing, before=self._page)
@@ -133,27 +111,22 @@ class ProcessDetailsView(ScrolledPage, FilterView):
         sample = self._telemetry.sample
         if self.process is None or sample is None:
             return
-        self._held = rows_of(self.process, sample.processes) or self._held
-        self._listed = process_rows(
-            self._held,
-            sample,
-            self._telemetry.devices,
-        )
+        key = key_of(self.process)
+        own = [each for each in sample.processes if key_of(each) == key]
+        # It may have ended, and a launcher is in no sample.
+        own = own or [row.process for row in self._rows]
+        self._rows = process_rows(own, sample, self._telemetry.devices)
         super().redraw()
 
     def title(self) -> Text:
-        process = self._held[0]
+        process = self._rows[0].process
+        names = filter(None, (process.user, process.machine))
         title = Text(f"{process.pid} ", ACCENT)
-        for name in (
-            process.user,
-            process.machine and f"on {process.machine}",
-        ):
-            if name:
-                title.append(f"{visible(name, 64)} ", STRONG)
+        title.append(visible(" on ".join(names), 64), STRONG)
         if process.start_time is not None:
             since = moment(process.start_time, "%Y-%m-%d %H:%M:%S")
-            age = columns.AGE.text(self._listed[0])
-            title.append(f" started {since}, {age} ago", DIM)
+            age = columns.AGE.text(self._rows[0])
+            title.append(f"  started {since}, {age} ago", DIM)
         return title
 
     def page(self) -> RenderableType:
@@ -163,24 +136,26 @@ class ProcessDetailsView(ScrolledPage, FilterView):
         for label, text in self._facts():
             if text:
                 table.add_row(label, Text(visible(text, len(text))))
-        facts: list[RenderableType] = [table]
-        if self._problem:
-            problem = visible(self._problem, len(self._problem))
-            facts.append(Text(problem, WARN))
-        return Group(*facts, "", OfWidth(self._charts), "")
+        return Group(table, "", OfWidth(self._charts), "")
 
     def _charts(self, width: int) -> Text:
-        rows = chart_rows(self._telemetry, self._held[0], width)
+        rows = chart_rows(self._telemetry, self._rows[0].process, width)
         return Text("\n").join([Text.assemble(*row) for row in rows])
 
     def _facts(self) -> Iterator[tuple[str, str]]:
-        process, details = self._held[0], self._details
-        yield "Command", self._command()
-        for row in self._listed:
+        process, details = self._rows[0].process, self._details
+        known = details or process
+        command = known.unmasked if self._unmasked else known.command
+        yield "Command", command or process.command or ""
+        for row in self._rows:
             if row.process.device_uuid:
                 yield f"GPU {row.label}", _values(ON_DEVICE, row)
-        yield "Host", _values(ON_HOST, self._listed[0])
-        yield "Runs in", " · ".join(places_of(process))
+        yield "Host", _values(ON_HOST, self._rows[0])
+        places = columns.places_of(process)
+        if process.rank is not None:
+            places.append(f"rank {process.rank} of {process.job_id}")
+        yield "Runs in", " · ".join(places)
+        yield "", self._problem
         if details is None:
             parent = (process.parent_pid, process.parent_command)
             yield "Parent", " ".join(str(part) for part in parent if part)
@@ -188,88 +163,44 @@ class ProcessDetailsView(ScrolledPage, FilterView):
         state = STATES.get(details.state, details.state)
         yield "State", f"{state} · {count(details.threads, 'thread')}"
         yield "Directory", details.directory or NOT_PERMITTED
-        yield (
-            "Parents",
-            " ← ".join(f"{name} {pid}" for pid, name in details.parents),
-        )
-        for label, bits in (
-            ("Handles", details.caught),
-            ("Ignores", details.ignored),
-        ):
-            names = [each.name for each, _ in SIGNALS if bits >> each - 1 & 1]
-            yield label, " ".join(names)
+        parents = [f"{name} {pid}" for pid, name in details.parents]
+        yield "Parents", " ← ".join(parents)
+        yield "Handles", _signals(details.caught)
+        yield "Ignores", _signals(details.ignored)
 
-    def _command(self) -> str:
-        """Return the longest known command, with its secrets if they are shown."""
-        process, details = self._held[0], self._details
-        known = [process.command]
-        if details is not None:
-            known.insert(0, details.command)
-        if self._unmasked:
-            known.insert(0, process.unmasked)
-            if details is not None:
-                known.insert(0, details.unmasked)
-        return next(filter(None, known), "")
-
-    def _environment(self) -> Iterator[RenderableType]:
-        details = self._details
-        if details is None:
+    def _environment(self) -> Iterator[Text]:
+        """Yield the variables that match the filter, under a heading."""
+        if self._details is None:
             return
-        heading = Text("Environment ", ACCENT)
-        if details.environment is None:
-            yield heading.append(NOT_PERMITTED, DIM)
+        environment = self._details.environment
+        if environment is None:
+            yield Text.assemble(HEADING, (NOT_PERMITTED, DIM))
             return
-        counts = f" / filter · {len(self._matching)} of {len(self._variables)}"
-        secrets = sum(variable.secret for variable in self._variables)
-        secrets += details.command != details.unmasked
-        if secrets:
-            verb = "masks" if self._unmasked else "shows"
-            counts += f" · v {verb} {count(secrets, 'secret')}"
-        yield heading.append(counts, DIM)
-        yield from self._matching
-        if not self._variables:
-            yield Text("No variables", DIM)
-        elif not self._matching:
-            yield Text("No variable contains all of these words", DIM)
-        yield ""
-
-    def _matching_lines(self) -> list[Text]:
         words = self.typed.casefold().split()
         lines = []
-        for variable in self._variables:
+        for name, known in sorted(environment):
+            value, style = visible(known), TEXT
             # Masked values are not searched, because a filter could reveal
             # them bit by bit.
-            value, style = variable.value, TEXT
-            if variable.secret and not self._unmasked:
+            if is_secret(name, known) and not self._unmasked:
                 value, style = MASK, DIM
-            text = f"{variable.name}={value}".casefold()
-            if all(word in text for word in words):
-                name = (variable.name, STRONG)
-                lines.append(Text.assemble(name, (f"={value}", style)))
-        return lines
-
-
-def places_of(process: Process) -> list[str]:
-    """Return the job, pod and container of a process, and its rank."""
-    names = (process.slurm_job, process.pod, process.container)
-    kinds = ("job", "pod", "container")
-    places = [
-        f"{kind} {name}"
-        for kind, name in zip(kinds, names, strict=True)
-        if name
-    ]
-    if process.rank is not None:
-        places.append(f"rank {process.rank} of {process.job_id}")
-    return places
+            line = Text.assemble((visible(name), STRONG), (f"={value}", style))
+            if all(word in line.plain.casefold() for word in words):
+                lines.append(line)
+        self._matching = f"{len(lines)} of {len(environment)}"
+        yield Text.assemble(HEADING, (f"{self._matching}{KEYS}", DIM))
+        yield from lines or [Text("No variable matches", DIM)]
 
 
 def _values(shown: Sequence[columns.ProcessColumn], row: ProcessRow) -> str:
     """Return the known values of a process in these columns."""
-    known = []
-    for column in shown:
-        if column.value(row) is not None:
-            known.append(f"{column.title} {column.text(row)}")
-    return " · ".join(known)
+    known = [each for each in shown if each.value(row) is not None]
+    return " · ".join(f"{each.title} {each.text(row)}" for each in known)
+
+
+def _signals(bits: int) -> str:
+    """Return the names of the signals in a set of the kernel."""
+    return " ".join(each.name for each, _ in SIGNALS if bits >> each - 1 & 1)
 
 
 class ProcessPage(ProcessTab):

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from rich.console import Group
+from rich.rule import Rule
 from rich.style import Style
+from rich.text import Text
 from textual.app import ComposeResult
+from textual.widgets import Static
 
-from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.device import Absence, DeviceSample
 from gputop.agent.snapshot import Process
 from gputop.health.bound_by import BUSY, POWER, TENSOR
-from gputop.health.conditions import STATES
-from gputop.health.findings import Finding, capitalized
-from gputop.health.ranks import Job, JobState, find_jobs, in_order
+from gputop.health.findings import capitalized
+from gputop.health.ranks import JobState, find_jobs, in_order
 from gputop.health.rule_view import TOO_SHORT
-from gputop.health.rules.workload import CLOCK
-from gputop.schema.derived import label_of
 from gputop.schema.values import UNSEEN
-from gputop.text import ABSENT, age, count, quantity, size, visible
-from gputop.ui.drawing.cells import Row, Span, paragraph, rule_of
+from gputop.stream.process_history import key_of
+from gputop.text import ABSENT, count, quantity, size, visible
 from gputop.ui.drawing.list_state import Column, ListState
 from gputop.ui.drawing.list_view import ListView, Slot, fit_slots
-from gputop.ui.drawing.live import TelemetryView
-from gputop.ui.drawing.palette import ACCENT, DIM, GOOD, STRONG, TEXT, WARN
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    DIM,
+    GOOD,
+    STRONG,
+    TEXT,
+    TRACK,
+    WARN,
+)
 from gputop.ui.processes.screen import ListTab
 from gputop.ui.telemetry import Telemetry
 
@@ -32,8 +41,8 @@ NOTHING = (
     "DeepSpeed, Accelerate, mpirun and srun."
 )
 WAITS, AWAITED = "waits in a collective", "the others wait for it"
-ENOUGH_NOTE, LEAST_NOTE = 22, 12
-"""Width that the note keeps before less useful columns are shown, and its minimum width."""
+NOTE_CELLS = 22
+"""Width that the note keeps before less useful columns are shown."""
 
 
 class RankRow(NamedTuple):
@@ -44,12 +53,9 @@ class RankRow(NamedTuple):
     gpu: str
     readings: DeviceSample
     note: str
+    """What is wrong with it, or that it waits; empty if it works."""
     marked: str = ""
-    """Reading that is out of line; empty if none is."""
-
-    @property
-    def is_behind(self) -> bool:
-        return self.marked != ""
+    """Reading that is out of line, if the others wait for it."""
 
 
 def _percent(name: str) -> Callable[[RankRow], str]:
@@ -69,16 +75,6 @@ HOST = Column[RankRow](
     right=False,
     most=20,
 )
-GPU = Column[RankRow](
-    "GPU",
-    4,
-    lambda row: row.gpu,
-)
-PID = Column[RankRow](
-    "PID",
-    7,
-    lambda row: str(row.process.pid),
-)
 BUSY_COLUMN = Column[RankRow](
     "BUSY%",
     5,
@@ -94,21 +90,6 @@ TENSOR_COLUMN = Column[RankRow](
     7,
     _percent(TENSOR),
 )
-MEMORY = Column[RankRow](
-    "GPU MEM",
-    9,
-    lambda row: size(row.process.memory_used_bytes),
-)
-CPU = Column[RankRow](
-    "CPU%",
-    5,
-    lambda row: quantity(row.process.cpu_percent, ""),
-)
-AGE = Column[RankRow](
-    "AGE",
-    6,
-    lambda row: _age(row.readings.age_seconds),
-)
 NOTE = Column[RankRow](
     "",
     0,
@@ -116,20 +97,36 @@ NOTE = Column[RankRow](
     right=False,
 )
 COLUMNS = (
-    *(RANK, HOST, GPU, PID, BUSY_COLUMN, POWER_COLUMN, TENSOR_COLUMN),
-    *(MEMORY, CPU, AGE, NOTE),
+    RANK,
+    HOST,
+    Column[RankRow](
+        "GPU",
+        4,
+        lambda row: row.gpu,
+    ),
+    Column[RankRow](
+        "PID",
+        7,
+        lambda row: str(row.process.pid),
+    ),
+    BUSY_COLUMN,
+    POWER_COLUMN,
+    TENSOR_COLUMN,
+    Column[RankRow](
+        "CPU%",
+        5,
+        lambda row: quantity(row.process.cpu_percent, ""),
+    ),
+    Column[RankRow](
+        "GPU MEM",
+        9,
+        lambda row: size(row.process.memory_used_bytes),
+    ),
+    NOTE,
 )
-"""Columns in screen order."""
-NEEDED = (RANK, HOST, GPU, BUSY_COLUMN, POWER_COLUMN)
-BY_USE = (*NEEDED, PID, TENSOR_COLUMN, CPU, MEMORY, AGE)
-"""Columns by usefulness. The last ones are dropped first."""
+"""Columns in screen order. The last ones before the note are dropped first."""
 READINGS = {BUSY_COLUMN: BUSY, POWER_COLUMN: POWER, TENSOR_COLUMN: TENSOR}
-
-
-def _age(seconds: float | None) -> str:
-    if seconds is None:
-        return ABSENT
-    return age(seconds)
+STYLES = {RANK: STRONG, NOTE: DIM}
 
 
 class Ranks(ListState[RankRow]):
@@ -144,118 +141,42 @@ class Ranks(ListState[RankRow]):
         return f"rank{item.rank} {place} {process.pid} {item.note}".casefold()
 
 
-class RanksTitle(TelemetryView):
-    """The job, and its state in a sentence."""
-
-    state: JobState | None = None
-    gpu = ""
-    """Name of the device of the rank that is behind."""
-    place = ""
-    """Number of the job, if there are several."""
-    slow: Finding | None = None
-    """Finding about a rank whose clock is low."""
-    hidden: Mapping[Absence, set[object]] = {}
-    """Processes whose environment cannot be read, by the reason."""
-
-    def draw(
-        self,
-        width: int,
-        height: int,
-    ) -> list[Row]:
-        rows: list[Row] = []
-        if self.state is not None:
-            left = [
-                Span("Ranks of ", ACCENT),
-                Span(f"{visible(self.state.job.id, 64)} ", STRONG),
-            ]
-            rows.append(
-                rule_of(
-                    left,
-                    [Span(self.place, DIM)],
-                    width,
-                )
-            )
-            text, style = self._sentence(self.state)
-            rows += paragraph(
-                text,
-                width,
-                style,
-                " ",
-            )
-        for reason, pids in self.hidden.items():
-            why = UNSEEN.get(reason, "the host does not name them")
-            text = f"Ranks unknown: {count(len(pids), 'pid')} ({why})"
-            rows += paragraph(
-                text,
-                width,
-                DIM,
-                " ",
-            )
-        return rows[:height]
-
-    def _sentence(self, state: JobState) -> tuple[str, Style]:
-        if state.held_up is not None:
-            return f"{state.sentence(self.gpu)} · s shows where it is", WARN
-        if self.slow is not None:
-            return f"{state.job.seen}. {capitalized(self.slow.line)}", WARN
-        if state.lacking or state.job.missing:
-            return state.sentence(), TEXT
-        return state.sentence(), GOOD
-
-
 class RanksView(ListView[RankRow]):
     """List of the ranks of a job."""
 
     noun = "ranks"
-    has_hosts = False
 
-    def __init__(self) -> None:
+    def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(Ranks(), COLUMNS)
+        self._telemetry = telemetry
 
     @property
     def process(self) -> Process | None:
         """Process of the selected rank."""
         row = self.selected
-        if row is None:
-            return None
-        return row.process
+        return None if row is None else row.process
 
     def nothing(self) -> str:
         return NOTHING
 
     def slots(self, width: int) -> Sequence[Slot[RankRow]]:
-        def least(column: Column[RankRow]) -> float:
-            if column in NEEDED:
-                return LEAST_NOTE
-            return ENOUGH_NOTE
-
-        columns = [*COLUMNS]
-        ranked = [*BY_USE]
-        if not self.has_hosts:
-            columns.remove(HOST)
+        ranked = [*COLUMNS]
+        ranked.remove(NOTE)
+        if not self._telemetry.has_hosts:
             ranked.remove(HOST)
-        return fit_slots(
-            columns,
-            ranked,
-            width,
-            least,
-            ENOUGH_NOTE,
-        )
+        least = NOTE_CELLS
+        return fit_slots(COLUMNS, ranked, width, lambda _: least, least)
 
     def style_of(
         self,
         item: RankRow,
         column: Column[RankRow],
     ) -> Style:
-        is_marked = column in (RANK, NOTE)
-        is_marked = is_marked or READINGS.get(column) == item.marked
-        if item.is_behind and is_marked:
+        if item.note not in ("", WAITS) and column in STYLES:
             return WARN
-        if column is RANK:
-            return STRONG
-        if column is NOTE:
-            return DIM
-        return TEXT
+        if item.marked and READINGS.get(column) == item.marked:
+            return WARN
+        return STYLES.get(column, TEXT)
 
 
 class RanksPage(ListTab):
@@ -268,40 +189,51 @@ class RanksPage(ListTab):
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(
             telemetry,
-            RanksView(),
+            RanksView(telemetry),
             "ranks",
         )
-        self._title = RanksTitle(telemetry, id="ranks-title")
-        self._job_id: str | None = None
+        self._title = Static(id="ranks-title")
+        self._job_id = ""
 
     def compose(self) -> ComposeResult:
         yield self._title
         yield self.processes
 
-    @property
-    def selected(self) -> Device | None:
-        return super().selected or next(iter(self.telemetry.devices), None)
-
     def show(self, job_id: str | None) -> None:
-        """Show that job, or else the one with a rank that is behind."""
-        self._job_id = job_id
-        state = self._update()
-        if state is not None and state.held_up is not None:
-            place = [*state.job.ranks].index(state.held_up.rank)
-            self.processes.state.select(place)
+        """Show that job, or else the one with a rank that is behind. Select that rank."""
+        self._job_id = job_id or ""
+        self.show_telemetry()
+        state = self.processes.state
+        for number, row in enumerate(state.lines):
+            if row.marked:
+                state.select(number)
 
     def show_telemetry(self) -> None:
-        self._update()
-        self._title.redraw()
+        """List the ranks of the current sample, under the state of their job."""
+        rows: list[RankRow] = []
+        lines: list[Rule | Text] = []
+        states = self._states()
+        if states:
+            at = self._place(states)
+            state = states[at]
+            self._job_id = state.job.id
+            name = visible(state.job.id, 64)
+            title = Text.assemble(("Ranks of ", ACCENT), (name, STRONG))
+            if len(states) > 1:
+                title.append(f" job {at + 1} of {len(states)} · n next", DIM)
+            lines.append(Rule(title, style=TRACK, align="left"))
+            lines.append(self._sentence(state))
+            rows = [self._row(rank, state) for rank in state.job.ranks]
+        self._title.update(Group(*lines, *self._unknown()), layout=False)
+        self.processes.state.fill(rows)
         self.processes.redraw()
 
     def action_job(self, step: int) -> None:
         """Show the job `step` places further in the list."""
         states = self._states()
         if states:
-            at = self._place(states)
-            self.show(states[(at + step) % len(states)].job.id)
-            self.show_telemetry()
+            at = self._place(states) + step
+            self.show(states[at % len(states)].job.id)
 
     def _states(self) -> Sequence[JobState]:
         """Return all jobs, first those with a rank that is behind."""
@@ -311,117 +243,58 @@ class RanksPage(ListTab):
         judged = self.telemetry.judgement.jobs
         states = []
         for job in find_jobs(sample.processes):
-            state = judged.get(job.id) or JobState(job, lacking=TOO_SHORT)
-            held_up = state.held_up
-            # During a pause, an older sample is shown than the judged one.
-            if held_up is not None and held_up.rank not in job.ranks:
+            state = judged.get(job.id)
+            # Another sample was judged, during a pause a much newer one.
+            if state is None or state.job.ranks.keys() != job.ranks.keys():
                 state = JobState(job, lacking=TOO_SHORT)
             states.append(state._replace(job=job))
         return in_order(states)
 
     def _place(self, states: Sequence[JobState]) -> int:
-        for number, state in enumerate(states):
-            if state.job.id == self._job_id:
-                return number
-        return 0
+        places = {state.job.id: n for n, state in enumerate(states)}
+        return places.get(self._job_id, 0)
 
-    def _update(self) -> JobState | None:
-        """List the ranks of the current sample. Return the state of the job, if there is one."""
-        states = self._states()
-        title = self._title
-        title.hidden = self._hidden()
-        title.state = None
-        if not states:
-            self.processes.state.fill(())
-            return None
-        at = self._place(states)
-        state = states[at]
-        self._job_id = state.job.id
-        self.processes.has_hosts = self.telemetry.has_hosts
-        title.state, title.place = state, ""
-        title.slow = self._slow(state.job)
-        rows = [self._row(rank, state) for rank in state.job.ranks]
-        self.processes.state.fill(rows)
-        if len(states) > 1:
-            title.place = f" job {at + 1} of {len(states)} · n next "
+    def _sentence(self, state: JobState) -> Text:
+        """Return the state of the job, or that the clock of a rank is low."""
+        said = state.sentence()
         if state.held_up is not None:
-            title.gpu = self._gpu_of(state.job, state.held_up.rank)
-        return state
-
-    def _slow(self, job: Job) -> Finding | None:
-        """Return the finding about a rank whose clock is low, if there is one."""
-        uuids = {process.device_uuid for process in job.ranks.values()}
+            return Text(f"{said} · s shows where it is", WARN)
+        uuids = {each.device_uuid for each in state.job.ranks.values()}
         for finding in self.telemetry.findings:
             if finding.rule == "straggler" and finding.device_uuid in uuids:
-                return finding
-        return None
+                said = f"{state.job.seen}. {capitalized(finding.line)}"
+                return Text(visible(said), WARN)
+        if state.lacking or state.job.missing:
+            return Text(said)
+        return Text(said, GOOD)
 
-    def _hidden(self) -> dict[Absence, set[object]]:
+    def _unknown(self) -> Iterator[Text]:
+        """Yield why environments cannot be read, and of how many processes."""
         sample = self.telemetry.sample
-        hidden: dict[Absence, set[object]] = {}
-        if sample is None:
-            return hidden
-        for process in sample.processes:
-            reason = process.absent.get("rank")
-            if reason not in (None, Absence.NO_DATA_YET):
-                pids = hidden.setdefault(reason, set())
-                pids.add((process.machine, process.pid))
-        return hidden
+        reasons: Mapping[object, Absence | None] = {}
+        if sample is not None:
+            reasons = {
+                key_of(p): p.absent.get("rank") for p in sample.processes
+            }
+        for reason, many in Counter(reasons.values()).items():
+            if reason is not None and reason is not Absence.NO_DATA_YET:
+                why = UNSEEN.get(reason, "the host does not name them")
+                pids = count(many, "pid")
+                yield Text(f"Ranks unknown: {pids} ({why})", DIM)
 
-    def _gpu_of(
-        self,
-        job: Job,
-        rank: int,
-    ) -> str:
-        device = self.telemetry.find_device(job.ranks[rank].device_uuid)
-        if device is None:
-            return ""
-        return f"GPU {label_of(device)}, "
-
-    def _row(
-        self,
-        rank: int,
-        state: JobState,
-    ) -> RankRow:
+    def _row(self, rank: int, state: JobState) -> RankRow:
         process = state.job.ranks[rank]
-        telemetry, uuid = self.telemetry, process.device_uuid
-        device = telemetry.find_device(uuid)
-        readings = telemetry.readings(uuid)
-        note, marked = self._note(
-            rank,
-            state,
-            readings,
-        )
-        gpu = ABSENT
-        if device is not None:
-            gpu = device.number
-        return RankRow(
-            rank,
-            process,
-            gpu,
-            readings,
-            note,
-            marked,
-        )
-
-    def _note(
-        self,
-        rank: int,
-        state: JobState,
-        readings: DeviceSample,
-    ) -> tuple[str, str]:
-        """Return what is wrong with a rank, and the reading that is out of line; empty if none."""
-        held_up, slow = state.held_up, self._title.slow
-        if held_up is not None and held_up.rank == rank:
-            return AWAITED, held_up.reading
+        uuid = process.device_uuid
+        device = self.telemetry.find_device(uuid)
+        gpu = ABSENT if device is None else device.number
+        note = marked = ""
+        problem = self.telemetry.problems.get(uuid)
+        if state.held_up is not None and state.held_up.rank == rank:
+            note, marked = AWAITED, state.held_up.reading
         # Without a rank that they wait for, they may launch small kernels.
-        if held_up is not None and rank in state.waiting:
-            return WAITS, ""
-        if readings.state is not DeviceState.OK:
-            return STATES[readings.state], ""
-        found = self.telemetry.problems.get(readings.uuid)
-        if found is None:
-            return "", ""
-        if slow is not None and slow.device_uuid == readings.uuid:
-            return found.line, CLOCK
-        return found.line, ""
+        elif state.held_up is not None and rank in state.waiting:
+            note = WAITS
+        elif problem is not None:
+            note = problem.line
+        readings = self.telemetry.readings(uuid)
+        return RankRow(rank, process, gpu, readings, note, marked)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.style import Style
-from textual import work
 from textual.app import ComposeResult
 from textual.widget import Widget
 
-from gputop.agent.device import Device, DeviceState
+from gputop.agent.device import Absence, Device
 from gputop.agent.snapshot import Process
 from gputop.schema.derived import label_of
 from gputop.schema.values import unseen
@@ -30,7 +28,10 @@ from gputop.ui.telemetry import Telemetry
 if TYPE_CHECKING:
     from gputop.ui.processes.process_page import ProcessDetailsView
     from gputop.ui.processes.ranks import RanksView
-    from gputop.ui.processes.signal_dialog import Order
+
+
+UNLISTED = (Absence.NO_PERMISSION, Absence.NOT_SUPPORTED, Absence.ERROR)
+"""Reasons of a driver that answers, but does not list processes."""
 
 
 class ProcessesView(ListView[ProcessRow]):
@@ -39,6 +40,8 @@ class ProcessesView(ListView[ProcessRow]):
     state: ProcessTable
     noun = "processes"
     focused_list = False
+    device_uuid: str | None = None
+    """UUID of the only device whose processes are listed, or None for all."""
 
     def __init__(
         self,
@@ -48,23 +51,16 @@ class ProcessesView(ListView[ProcessRow]):
         """Set the table. A shared `table` has the same order, filter and selection in all views."""
         super().__init__(table or ProcessTable())
         self._telemetry = telemetry
-        self.device_uuid: str | None = None
-        """UUID of the only device whose processes are listed, or None for all."""
         self._side = 0
         """Steps of the scrolling to the right."""
-        self._skipped = 0
-        """Characters of the commands that are scrolled over."""
 
     @property
     def process(self) -> Process | None:
         """Selected process."""
-        self._update()
         row = self.state.selected
-        if row is None:
-            return None
-        return row.process
+        return None if row is None else row.process
 
-    def _update(self) -> None:
+    def redraw(self) -> None:
         """List the processes of the current sample."""
         telemetry = self._telemetry
         self.state.update(
@@ -73,15 +69,21 @@ class ProcessesView(ListView[ProcessRow]):
             self.device_uuid,
             telemetry.host_name,
         )
-
-    def action_move(self, step: int) -> None:
-        self._update()
-        super().action_move(step)
+        super().redraw()
 
     def action_side(self, step: int) -> None:
         """Scroll right by `step` columns. After the last column, scroll the command."""
-        self._side = max(0, self._side + step)
+        longest = 0
+        for row in self.state.lines:
+            longest = max(longest, len(row.process.command or ""))
+        most = self._moving + longest // columns.SIDE_CELLS
+        self._side = max(0, min(most, self._side + step))
         self.redraw()
+
+    @property
+    def _moving(self) -> int:
+        """Number of columns that scroll to the side."""
+        return len(columns.moving_columns(self.state.columns))
 
     def action_sort(self, step: int) -> None:
         self.state.sort_by_next(step)
@@ -94,10 +96,10 @@ class ProcessesView(ListView[ProcessRow]):
     def action_user(self) -> None:
         """Filter by the selected process's user, or show all again."""
         process = self.process
-        user = ""
-        if process is not None and not self.typed:
-            user = process.user or ""
-        self.type(user)
+        if process is None or self.typed:
+            self.type("")
+        else:
+            self.type(process.user or "")
 
     def action_reverse(self) -> None:
         self.state.sort_by(self.state.sorted_by)
@@ -108,49 +110,23 @@ class ProcessesView(ListView[ProcessRow]):
         self.state.changed(order=False)
         self.redraw()
 
-    def draw(self, width: int, height: int) -> list[Row]:
-        self._update()
-        self._limit_side(width, height)
-        return super().draw(width, height)
-
-    def _limit_side(self, width: int, height: int) -> None:
-        """Scroll back if all commands on screen end left of the visible part."""
-        moving = len(columns.moving_columns(self.state.columns))
-        if self._side > moving:
-            room = self.slots(width)[-1].cells
-            longest = 0
-            for row in self.state.window(height):
-                longest = max(
-                    longest,
-                    len(f"{row.process.command}{row.branch}"),
-                )
-            most = max(0, longest - room) // columns.SIDE_CELLS + 1
-            self._side = min(self._side, moving + most)
-        self._skipped = max(0, self._side - moving) * columns.SIDE_CELLS
-
     def slots(self, width: int) -> Sequence[ProcessSlot]:
-        return self.state.slots(width, self._side)
+        state = self.state
+        return columns.process_slots(
+            width, state.sorted_by, state.columns, self._side
+        )
 
     def nothing(self) -> str:
         """Return why the list is empty. Devices that do not answer have their own message."""
-        telemetry = self._telemetry
         silent = []
-        for device in telemetry.devices:
-            readings = telemetry.readings(device.uuid)
-            if self.device_uuid not in (None, device.uuid):
-                continue
-            answers = readings.age_seconds is not None
-            answers = answers and readings.state is DeviceState.OK
-            if answers and "processes" in readings.absent:
-                silent.append(label_of(device))
+        for device in self._telemetry.devices:
+            if self.device_uuid in (None, device.uuid):
+                absent = self._telemetry.readings(device.uuid).absent
+                if absent.get("processes") in UNLISTED:
+                    silent.append(label_of(device))
         if silent:
             return f"The driver does not list the processes of GPU {', '.join(silent)}"
-        if self.device_uuid is not None:
-            return "No process uses this device"
-        return "No process uses a device"
-
-    def no_match(self) -> str:
-        return "No process matches all of these words"
+        return super().nothing()
 
     def heading(self, width: int) -> Row:
         row = super().heading(width)
@@ -167,7 +143,8 @@ class ProcessesView(ListView[ProcessRow]):
     def cell_of(self, item: ProcessRow, slot: ProcessSlot) -> Row:
         column = slot.column
         if column is columns.COMMAND:
-            return _command(item, slot.cells, self._skipped)
+            skipped = max(0, self._side - self._moving) * columns.SIDE_CELLS
+            return _command(item, slot.cells, skipped)
         if item.is_parent and column not in columns.PARENT_COLUMNS:
             return [Span(" " * slot.cells)]
         return super().cell_of(item, slot)
@@ -184,9 +161,7 @@ def _command(
     skipped: int,
 ) -> Row:
     """Return the branch of the tree, in at most half of the room, and the command after it."""
-    branch = row.branch
-    if len(branch) > cells // 2:
-        branch = "…" + branch[-max(3, cells // 2 - 1) :]
+    branch = row.branch[-(cells // 2) :]
     room = max(0, cells - len(branch))
     style = TEXT
     if row.process.command is None or row.is_parent:
@@ -195,8 +170,10 @@ def _command(
     return [Span(branch, DIM), cell(command, room, style)]
 
 
-def why_untouched(process: Process, telemetry: Telemetry) -> str:
+def why_untouched(process: Process | None, telemetry: Telemetry) -> str:
     """Return why a process cannot be read or signalled from here; empty if it can."""
+    if process is None:
+        return "no process is selected"
     if telemetry.replayed:
         return (
             "this is a recording: its pid may belong to another process by now"
@@ -228,7 +205,7 @@ class ProcessTab(LiveTab):
 
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
-        return (self, self._view)
+        return (self, self.filter_view)
 
     @property
     def filter_view(self) -> FilterView:
@@ -241,11 +218,11 @@ class ProcessTab(LiveTab):
 
     @property
     def selected(self) -> Device | None:
-        """Device of that process; the first one if there are several."""
+        """Device of that process, else the first one."""
         process = self.process
-        if process is None:
-            return None
-        return self.telemetry.find_device(process.device_uuid)
+        uuid = None if process is None else process.device_uuid
+        devices = self.telemetry.devices
+        return self.telemetry.find_device(uuid) or next(iter(devices), None)
 
     def is_right(self, uuid: str) -> bool:  # noqa: ARG002 - for the tab with panels
         """Return True if the device with that UUID is shown in the right half."""
@@ -254,39 +231,33 @@ class ProcessTab(LiveTab):
     def action_signal(self) -> None:
         from gputop.ui.processes.signal_dialog import (
             SendSignal,
+            send,
             signal_targets,
         )
 
-        process, telemetry = self.process, self.telemetry
-        if process is None:
-            self.notify("No process is selected")
+        process, sample = self.process, self.telemetry.sample
+        why = why_untouched(process, self.telemetry)
+        if why or process is None or sample is None:
+            self.notify(f"No signal: {why}", severity="warning")
             return
-        why = why_untouched(process, telemetry)
-        if why:
-            self.notify(
-                f"No signal to {process.pid}: {why}",
-                severity="warning",
-            )
-            return
-        assert telemetry.sample is not None, "it has the process"
-        processes = telemetry.sample.processes
-        targets = signal_targets(process, processes, telemetry.devices)
+        targets = signal_targets(
+            process, sample.processes, self.telemetry.devices
+        )
         question = SendSignal(targets, left=self.is_right(process.device_uuid))
-        question.ask(self.app, self._send)
+        question.ask(
+            self.app,
+            lambda order: self.run_worker(
+                send(self.app, order), exit_on_error=False
+            ),
+        )
 
     def action_stacks(self) -> None:
         from gputop.ui.processes.stacks_note import note_stacks
 
         process = self.process
-        if process is None:
-            self.notify("No process is selected")
-            return
         why = why_untouched(process, self.telemetry)
-        if why:
-            self.notify(
-                f"No stacks of {process.pid}: {why}",
-                severity="warning",
-            )
+        if why or process is None:
+            self.notify(f"No stacks: {why}", severity="warning")
             return
         self.run_worker(
             note_stacks(self.app, process.pid),
@@ -294,39 +265,6 @@ class ProcessTab(LiveTab):
             exclusive=True,
             exit_on_error=False,
         )
-
-    @work(group="signals", exit_on_error=False)
-    async def _send(self, order: Order) -> None:
-        """Send the signal, and report when the processes have ended."""
-        from gputop.ui.processes.signal_dialog import ENDING, name_of
-        from gputop.ui.processes.signals import seconds_until_end, send_signal
-
-        name, began = name_of(order.signal), time.monotonic()
-        reached: dict[int, float] = {}
-        for process in order.processes:
-            assert process.start_time is not None, "else it is untouched"
-            problem = send_signal(
-                process.pid,
-                process.start_time,
-                order.signal,
-            )
-            if problem is None:
-                reached[process.pid] = process.start_time
-            else:
-                self.notify(str(problem), title="Not sent", severity="error")
-        if not reached:
-            return
-        who = f"{order.processes[0].pid}"
-        if len(order.processes) > 1:
-            who = f"{len(reached)} processes"
-        self.notify(f"{name} was sent to {who}")
-        if order.signal in ENDING:
-            seconds, left = await seconds_until_end(reached, began)
-            if left:
-                ended = f"{who}: {left} not ended {seconds:.0f} s after {name}"
-                self.notify(ended, severity="warning")
-            else:
-                self.notify(f"{who} ended after {seconds:.1f} s")
 
 
 class ListTab(ProcessTab):
@@ -358,10 +296,6 @@ class ProcessesTab(ListTab):
         yield self.users
 
     @property
-    def key_handlers(self) -> tuple[Widget, ...]:
-        return (self, self.filter_view)
-
-    @property
     def filter_view(self) -> FilterView:
         return self.users if self.users.display else self.processes
 
@@ -371,15 +305,8 @@ class ProcessesTab(ListTab):
             return None
         return super().process
 
-    @property
-    def selected(self) -> Device | None:
-        return super().selected or next(iter(self.telemetry.devices), None)
-
     def show_telemetry(self) -> None:
-        if self.users.display:
-            self.users.show_telemetry()
-        else:
-            self.processes.redraw()
+        self.filter_view.redraw()
 
     def action_users(self) -> None:
         """Show totals by user, or the processes again."""

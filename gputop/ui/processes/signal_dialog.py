@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from signal import Signals
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.text import Text
+from textual.app import App
 
 from gputop.agent.device import Device
+from gputop.agent.problem import ProblemError
 from gputop.agent.snapshot import Process
 from gputop.schema.derived import label_of
+from gputop.stream.process_history import key_of
 from gputop.text import fold_list, visible
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
-from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT
-from gputop.ui.processes.jobs import job_of, process_key, program_of
+from gputop.ui.drawing.palette import ACCENT, DIM, TEXT
+from gputop.ui.processes import signals
+from gputop.ui.processes.jobs import job_of, program_of
 
 SIGNALS = (
     (Signals.SIGTERM, "requests its end: may clean up or refuse"),
@@ -54,8 +59,8 @@ class SignalTarget(NamedTuple):
     name: str
     """`4242`, or `its job (5 processes)`."""
     processes: tuple[Process, ...]
-    labels: tuple[str, ...]
-    """Labels of the devices that they use."""
+    devices: str = ""
+    """The devices that they use: ` on GPU 0, 1`."""
 
     @property
     def about(self) -> str:
@@ -69,15 +74,6 @@ class SignalTarget(NamedTuple):
             return command
         return f"{visible(process.user, 64)}, {command}"
 
-    @property
-    def devices(self) -> str:
-        """Text with the devices that they use."""
-        if not self.labels:
-            return ""
-        if len(self.labels) > MOST_NAMED:
-            return f" on {len(self.labels)} devices"
-        return f" on GPU {', '.join(self.labels)}"
-
 
 def signal_targets(
     process: Process,
@@ -85,28 +81,29 @@ def signal_targets(
     devices: Sequence[Device],
 ) -> list[SignalTarget]:
     """Return the process, and its job if it has one."""
-    targets = [_target(f"{process.pid}", (process,), processes, devices)]
-    job = job_of(process, processes)
-    if job is not None:
-        # Without a start time, the pid may already belong to another process.
-        members = tuple(p for p in job.processes if p.start_time is not None)
-        name = f"its {job.name} ({len(members)} processes)"
-        targets.append(_target(name, members, processes, devices))
+    targets = [_target(f"{process.pid}", [process], processes, devices)]
+    # Without a start time, the pid may already belong to another process.
+    job = [p for p in job_of(process, processes) if p.start_time is not None]
+    if len(job) > 1:
+        kind = "job"
+        if process.slurm_job is not None:
+            kind = f"Slurm job {process.slurm_job}"
+        name = f"its {kind} ({len(job)} processes)"
+        targets.append(_target(name, job, processes, devices))
     return targets
 
 
 def _target(
     name: str,
-    members: tuple[Process, ...],
+    members: Sequence[Process],
     processes: Iterable[Process],
     devices: Sequence[Device],
 ) -> SignalTarget:
-    wanted = {process_key(member) for member in members}
-    used = {
-        each.device_uuid for each in processes if process_key(each) in wanted
-    }
+    keys = {key_of(member) for member in members}
+    used = {each.device_uuid for each in processes if key_of(each) in keys}
     labels = [label_of(device) for device in devices if device.uuid in used]
-    return SignalTarget(name, members, tuple(labels))
+    text = f" on GPU {fold_list(labels, MOST_NAMED)}" if labels else ""
+    return SignalTarget(name, tuple(members), text)
 
 
 class Order(NamedTuple):
@@ -137,28 +134,20 @@ class SendSignal(ChoiceDialog):
         super().__init__("Send a signal", choices, keys)
         self.styles.align_horizontal = "left" if left else "right"
         self._targets = targets
-        self._at = 0
-
-    def on_mount(self) -> None:
-        super().on_mount()
+        self._target = targets[0]
         self._show_targets()
-
-    @property
-    def target(self) -> SignalTarget:
-        return self._targets[self._at]
 
     def press(self, key: str) -> None:
         if key in ("tab", "shift+tab", "left", "right"):
-            self._at = (self._at + 1) % len(self._targets)
+            following = self._targets.index(self._target) + 1
+            self._target = self._targets[following % len(self._targets)]
             self._show_targets()
-        elif key == "f9":
-            self.close(None)
         else:
             super().press(key)
 
     def choose(self, choice: Choice) -> None:
         """Ask for confirmation, at the same side of the screen."""
-        target = self.target
+        target = self._target
         name = name_of(choice.value)
         asked = (
             f"Send {name} to {target.name} ({target.about}){target.devices}?"
@@ -173,11 +162,37 @@ class SendSignal(ChoiceDialog):
         """Show the process and its job, with a mark at the chosen one."""
         text = Text(no_wrap=True, overflow="ellipsis")
         for target in self._targets:
-            mark, style, about = "○ ", STRONG, DIM
-            if target is self.target:
-                mark, style, about = "● ", ACCENT, TEXT
-            if len(self._targets) > 1:
-                text.append(mark, style)
-            text.append(target.name, style)
-            text.append(f"  {target.about}\n", about)
+            mark, style = "○", TEXT
+            if target is self._target:
+                mark, style = "●", ACCENT
+            text.append(f"{mark} {target.name}", style)
+            text.append(f"  {target.about}\n", DIM)
         self.head.update(text)
+
+
+async def send(app: App[Any], order: Order) -> None:
+    """Send the signal, and report when the processes have ended."""
+    name, began = name_of(order.signal), time.monotonic()
+    reached: dict[int, float] = {}
+    for process in order.processes:
+        pid, started = process.pid, process.start_time
+        assert started is not None, "else it is no target"
+        try:
+            signals.send_signal(pid, started, order.signal)
+            reached[pid] = started
+        except ProblemError as error:
+            text = str(error.problem)
+            app.notify(text, title="Not sent", severity="error")
+    if not reached:
+        return
+    who = f"{order.processes[0].pid}"
+    if len(order.processes) > 1:
+        who = f"{len(reached)} processes"
+    app.notify(f"{name} was sent to {who}")
+    if order.signal in ENDING:
+        seconds, left = await signals.seconds_until_end(reached, began)
+        if left:
+            ended = f"{who}: {left} not ended {seconds:.0f} s after {name}"
+            app.notify(ended, severity="warning")
+        else:
+            app.notify(f"{who} ended after {seconds:.1f} s")

@@ -19,31 +19,31 @@ def send_signal(
     start_time: float,
     number: int,
     proc: str = PROC,
-) -> Problem | None:
+) -> None:
     """Send a signal to a process of this machine, if it still has that start time.
 
     No other process can receive it, even if the pid is reused at this moment (Linux 5.3 and later).
-    Returns the problem if it was not sent.
+    Raises ProblemError if it was not sent.
     """
     what = f"Process {pid} got no signal"
     if pid <= 1:
-        return Problem(
-            what,
-            "pid 1 and below are the system and groups",
-            "Choose another process",
-        )
+        why = "pid 1 and below are the system and groups"
+        raise ProblemError(Problem(what, why, "Choose another process"))
     if pid == os.getpid():
-        return Problem(what, "it is this gputop", "Quit it with q")
-    try:
-        with explained(what), _handle(pid) as handle:
-            expect(pid, start_time, what, proc)
-            if handle is None:
-                os.kill(pid, number)
-            else:
-                signal.pidfd_send_signal(handle, number)
-    except ProblemError as error:
-        return error.problem
-    return None
+        raise ProblemError(
+            Problem(what, "it is this gputop", "Quit it with q")
+        )
+    with explained(what), contextlib.ExitStack() as stack:
+        handle = None
+        # Python or the kernel may be old, or a sandbox refuses the call.
+        with contextlib.suppress(AttributeError, OSError):
+            handle = os.pidfd_open(pid)
+            stack.callback(os.close, handle)
+        expect(pid, start_time, what, proc)
+        if handle is None:
+            os.kill(pid, number)
+        else:
+            signal.pidfd_send_signal(handle, number)
 
 
 PATIENCE_SECONDS = 10.0
@@ -107,29 +107,6 @@ def expect(
                 "Choose it again",
             ),
         )
-
-
-@contextlib.contextmanager
-def _handle(pid: int) -> Iterator[int | None]:
-    """Yield a descriptor of the process that currently has that pid, or None if there is none."""
-    handle = None
-    try:
-        if hasattr(
-            os,
-            "pidfd_open",
-            # Python lacks the function if it was built for an old kernel.
-        ):
-            handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        raise
-    except OSError:
-        # The kernel is old, or a sandbox refuses the call.
-        pass
-    try:
-        yield handle
-    finally:
-        if handle is not None:
-            os.close(handle)
 
 
 @contextlib.contextmanager

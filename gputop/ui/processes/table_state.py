@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 
 from gputop.agent.device import Device
 from gputop.agent.snapshot import Process, Sample
+from gputop.stream.process_history import key_of
+from gputop.text import ABSENT
 from gputop.ui.drawing.list_state import ListState
 from gputop.ui.processes import columns
-from gputop.ui.processes.columns import ProcessColumn, ProcessRow, ProcessSlot
-from gputop.ui.processes.jobs import launcher_of, process_key
-
-
-def rows_of(process: Process, processes: Iterable[Process]) -> list[Process]:
-    """Return the rows of the same process, one per device."""
-    same = process_key(process)
-    return [each for each in processes if process_key(each) == same]
+from gputop.ui.processes.columns import ProcessColumn, ProcessRow
+from gputop.ui.processes.jobs import launcher_of
 
 
 def process_rows(
@@ -24,24 +20,16 @@ def process_rows(
     sample: Sample,
     devices: Sequence[Device],
 ) -> list[ProcessRow]:
-    """Return the rows of a sample's processes, ordered by pid and device."""
+    """Return the rows of a sample's processes, ordered by pid."""
     places = {device.uuid: n for n, device in enumerate(devices)}
     times = {machine.name: machine.time for machine in sample.machines}
     rows = []
     for process in processes:
         now = times.get(process.machine or "") or sample.time
         place = places.get(process.device_uuid)
-        row = ProcessRow(process, now=now)
-        if place is not None:
-            row = ProcessRow(process, place, devices[place].number, now)
-        rows.append(row)
-    return sorted(rows, key=_by_pid)
-
-
-def _by_pid(row: ProcessRow) -> tuple[int, float]:
-    if row.position is None:
-        return row.process.pid, math.inf
-    return row.process.pid, row.position
+        label = ABSENT if place is None else devices[place].number
+        rows.append(ProcessRow(process, place, label, now))
+    return sorted(rows, key=lambda row: row.process.pid)
 
 
 class ProcessTable(ListState[ProcessRow]):
@@ -51,12 +39,9 @@ class ProcessTable(ListState[ProcessRow]):
 
     def __init__(self) -> None:
         super().__init__(columns.GPU)
-        self.several = False
-        """True if processes of several machines are listed."""
         self.tree = False
         self._shown: tuple[object, ...] = ()
-        """Sample and devices of the items."""
-        self._columns: Sequence[ProcessColumn] | None = None
+        """Sample and devices of the items, and what is chosen from them."""
 
     def update(
         self,
@@ -70,41 +55,22 @@ class ProcessTable(ListState[ProcessRow]):
         Without either, list all processes.
         """
         shown = (sample, devices, only, host)
-        if self._shown and sample is self._shown[0] and shown == self._shown:
+        if shown == self._shown:
             return
         self._shown = shown
-        listed = []
-        machines = set()
-        for process in sample.processes if sample else ():
-            on_device = only in (None, process.device_uuid)
-            if on_device and host in (None, process.machine):
-                listed.append(process)
-                machines.add(process.machine)
-        self.several = len(machines) > 1
-        if self.sorted_by is columns.HOST and listed and not self.several:
-            self.sorted_by = columns.GPU
-        rows: list[ProcessRow] = []
+        rows = []
         if sample is not None:
+            listed = [
+                process
+                for process in sample.processes
+                if only in (None, process.device_uuid)
+                and host in (None, process.machine)
+            ]
             rows = process_rows(listed, sample, devices)
         self.fill(rows)
 
-    def changed(self, *, order: bool = True) -> None:
-        super().changed(order=order)
-        if order:
-            self._columns = None
-
     def identity(self, item: ProcessRow) -> Hashable:
-        process = item.process
-        # A pid alone may later belong to another process.
-        return (
-            process.pid,
-            process.start_time,
-            process.device_uuid,
-            process.machine,
-        )
-
-    def search_text(self, item: ProcessRow) -> str:
-        return columns.search_text(item)
+        return key_of(item.process), item.process.device_uuid
 
     def matches(self, item: ProcessRow, words: Sequence[str]) -> bool:
         text = columns.search_text(item)
@@ -121,26 +87,15 @@ class ProcessTable(ListState[ProcessRow]):
 
         The command and the sort column are always included.
         """
-        if self._columns is None:
-            every: Sequence[ProcessColumn] = columns.COLUMNS
-            if self.several:
-                every = (columns.HOST, *every)
-            self._columns = list(filter(self._is_shown, every))
-        return self._columns
+        every = (columns.HOST, *columns.COLUMNS)
+        return [column for column in every if self._is_shown(column)]
 
     def _is_shown(self, column: ProcessColumn) -> bool:
-        if column in (columns.COMMAND, self.sorted_by, *columns.FIXED):
+        if column in (columns.COMMAND, self.sorted_by):
             return True
+        if column is columns.HOST:
+            return len({row.process.machine for row in self._items}) > 1
         return not column.is_empty(self._items)
-
-    def slots(self, width: int, steps: int = 0) -> list[ProcessSlot]:
-        """Return the columns that fit into that width, scrolled to the right by some steps."""
-        return columns.process_slots(
-            width,
-            self.sorted_by,
-            self.columns,
-            steps,
-        )
 
     def apply_settings(
         self,
@@ -192,14 +147,7 @@ def with_parents(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
         parent = launcher_of(row.process)
         if parent is not None and (parent.machine, parent.pid) not in known:
             known.add((parent.machine, parent.pid))
-            found.append(
-                ProcessRow(
-                    parent,
-                    label="",
-                    now=row.now,
-                    is_parent=True,
-                ),
-            )
+            found.append(ProcessRow(parent, now=row.now, is_parent=True))
         found.append(row)
     return found
 
@@ -207,13 +155,19 @@ def with_parents(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
 def branches(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
     """Return the rows with children under their parents, siblings in the given order.
 
-    A process on several devices has several rows. Each row is under the parent's row on the same
-    device, or else under the parent's first row. A cycle begins at its first row.
+    A process on several devices has several rows, and children under the first one. A cycle begins
+    at its first row.
     """
-    children = _children(rows)
+    places: dict[tuple[str | None, int | None], int] = {}
+    for number, row in enumerate(rows):
+        places.setdefault((row.process.machine, row.process.pid), number)
+    children: dict[int | None, list[int]] = defaultdict(list)
+    for number, row in enumerate(rows):
+        parent = places.get((row.process.machine, row.process.parent_pid))
+        children[parent].append(number)
     lines: list[ProcessRow] = []
     placed: set[int] = set()
-    for root in [*children.get(None, []), *range(len(rows))]:
+    for root in [*children[None], *range(len(rows))]:
         stack = [(root, "", "")]
         while stack:
             number, branch, below = stack.pop()
@@ -221,31 +175,10 @@ def branches(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
                 continue
             placed.add(number)
             lines.append(rows[number]._replace(branch=branch))
-            kids = [
-                kid for kid in children.get(number, []) if kid not in placed
-            ]
+            kids = children[number]
             for kid in reversed(kids):
                 if kid == kids[-1]:
                     stack.append((kid, f"{below}└─ ", f"{below}   "))
                 else:
                     stack.append((kid, f"{below}├─ ", f"{below}│  "))
     return lines
-
-
-def _children(rows: Sequence[ProcessRow]) -> dict[int | None, list[int]]:
-    """Return the indices of children by the index of their parent; None for roots."""
-    places: dict[tuple[str | None, int | None, str | None], int] = {}
-    for number, row in enumerate(rows):
-        process = row.process
-        places[process.machine, process.pid, process.device_uuid] = number
-        places.setdefault((process.machine, process.pid, None), number)
-    children: dict[int | None, list[int]] = {}
-    for number, row in enumerate(rows):
-        process = row.process
-        parent = None
-        if process.parent_pid != process.pid:
-            anywhere = places.get((process.machine, process.parent_pid, None))
-            beside = (process.machine, process.parent_pid, process.device_uuid)
-            parent = places.get(beside, anywhere)
-        children.setdefault(parent, []).append(number)
-    return children

@@ -38,27 +38,6 @@ def _busiest(row: UserRow) -> str:
     return f"GPU {row.busiest} {percentage(row.totals.busiest_percent)}"
 
 
-USER = Column[UserRow](
-    "USER",
-    20,
-    lambda row: visible(row.name, 64),
-    lambda row: row.totals.user,
-    right=False,
-)
-GPUS = Column[UserRow](
-    "GPUS",
-    6,
-    lambda row: str(len(row.labels)),
-    lambda row: len(row.labels),
-    largest_first=True,
-)
-PROCESSES = Column[UserRow](
-    "PROCESSES",
-    11,
-    lambda row: str(row.totals.processes),
-    lambda row: row.totals.processes,
-    largest_first=True,
-)
 MEMORY = Column[UserRow](
     "GPU MEM",
     11,
@@ -66,20 +45,43 @@ MEMORY = Column[UserRow](
     lambda row: row.totals.memory_used_bytes,
     largest_first=True,
 )
-BUSIEST = Column[UserRow](
-    "BUSIEST",
-    18,
-    _busiest,
-    lambda row: row.totals.busiest_percent,
-    largest_first=True,
+COLUMNS = (
+    Column[UserRow](
+        "USER",
+        20,
+        lambda row: visible(row.name, 64),
+        lambda row: row.totals.user,
+        right=False,
+    ),
+    Column[UserRow](
+        "GPUS",
+        6,
+        lambda row: str(len(row.labels)),
+        lambda row: len(row.labels),
+        largest_first=True,
+    ),
+    Column[UserRow](
+        "PROCESSES",
+        11,
+        lambda row: str(row.totals.processes),
+        lambda row: row.totals.processes,
+        largest_first=True,
+    ),
+    MEMORY,
+    Column[UserRow](
+        "BUSIEST",
+        18,
+        _busiest,
+        lambda row: row.totals.busiest_percent,
+        largest_first=True,
+    ),
+    Column[UserRow](
+        "ON GPU",
+        0,
+        lambda row: ", ".join(row.labels),
+        right=False,
+    ),
 )
-DEVICES = Column[UserRow](
-    "ON GPU",
-    0,
-    lambda row: ", ".join(row.labels),
-    right=False,
-)
-COLUMNS = (USER, GPUS, PROCESSES, MEMORY, BUSIEST, DEVICES)
 
 
 class Users(ListState[UserRow]):
@@ -108,7 +110,7 @@ class UsersView(ListView[UserRow]):
         self._close = close
         self.display = False
 
-    def show_telemetry(self) -> None:
+    def redraw(self) -> None:
         """List the users of the current sample."""
         telemetry = self._telemetry
         rows = []
@@ -122,7 +124,7 @@ class UsersView(ListView[UserRow]):
                 busiest = labels.get(totals.busiest_device or "", "")
                 rows.append(UserRow(totals, own, busiest))
         self.state.fill(rows)
-        self.redraw()
+        super().redraw()
 
     def clear_filter(self) -> bool:
         """List all users again. Without a filter, close the list."""
