@@ -69,7 +69,7 @@ def test_the_title_says_which_device_and_what_is_wrong() -> None:
     first = [said_by(idle, other, seconds=n) for n in range(40)]
     name, sums, bound, advice = title(streams.inventory(2), *first)
     assert name.startswith("0 H100 80GB HBM3 ──")
-    assert sums.startswith("busy 0 %   memory 3.0 of 80.0 GiB   power 100/700 W")
+    assert sums.startswith("busy 0 % · memory 3.0 of 80.0 GiB · power 100/700 W")
     assert bound.startswith("bound by idle ")
     assert advice == "Nothing to improve: it has hardly any work"
     assert title(said_by(streams.lost(0), other, seconds=42.0))[2:] == [

@@ -88,6 +88,9 @@ class ListView(Wheel, LiveView, FilterView, Generic[Item]):
     """Number of items for which there was room at the last drawing."""
     across = 1
     """Number of items side by side."""
+    tall = 1
+    """Rows of an item."""
+    has_heading = True
 
     def __init__(
         self,
@@ -155,10 +158,11 @@ class ListView(Wheel, LiveView, FilterView, Generic[Item]):
         state = self.state
         if not state.total and not state.filter:
             return [[Span(f"  {self.nothing()}", DIM)]]
-        self.above = int(height > 1)
+        self.above = int(self.has_heading and height > 1)
         space = height - self.above
-        scrolls = space > 2 and len(state.lines) > space
-        self.room = max(1, space - scrolls)
+        needed = -(-len(state.lines) // self.across) * self.tall
+        scrolls = needed > space > self.tall + 1
+        self.room = max(1, (space - scrolls) // self.tall) * self.across
         rows = self.draw_lines(width)
         if self.above:
             rows.insert(0, self.heading(width))

@@ -6,13 +6,11 @@ from rich.style import Style
 
 from gputop.agent.device import DeviceSample
 from gputop.text import (
-    ABSENT,
     age,
     fit_columns,
-    in_unit_of,
     percentage,
     quantity,
-    size,
+    used_of,
     watts_of,
 )
 from gputop.ui.drawing import cells, charts, palette
@@ -40,7 +38,7 @@ from gputop.ui.drawing.device_cells import (
     number,
     sign_of,
 )
-from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TAB, TRACK, WARN
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TAB, WARN
 from gputop.ui.monitor.details import detail_rows
 from gputop.ui.monitor.layout import NARROWEST_PANEL, Density
 from gputop.ui.monitor.shown_device import ShownDevice
@@ -50,8 +48,6 @@ LABEL, VALUE = 7, 20
 """Width of the label before a bar or chart, and of the text after it."""
 LEAST_CHART, MOST_CHART = 2, 6
 """Minimum and maximum number of rows of a chart."""
-BARRED = (charts.BUSY, charts.SM_ACTIVE, charts.MEMORY, charts.POWER)
-"""Charts of readings that already have a bar in the panel."""
 DETAIL_ROWS = 4
 """Most rows of further readings."""
 
@@ -74,23 +70,20 @@ def draw(
         mark, label = Span("▌", ACCENT), TAB
         if focused:
             name = TAB
-    fault = shown.fault
     left = [
         mark,
         Span(f"{shown.label} ", label),
         Span(name_of(shown.device), name),
         Span(" "),
     ]
-    right = _title_end(shown, width - width_of(left), density, fault)
-    if density is Density.FULL:
-        end = Span(" ", TRACK)
-        rows = [cells.rule_of(left, [*right, end], width)]
-    else:
-        rows = [cells.spread(left, [*right, Span(" ")], width)]
+    bars = density is Density.FULL
+    right = _title_end(shown, width - width_of(left), bars=bars)
+    rows = [cells.rule_of(left, [*right, Span(" ")], width)]
     inner, room = width - 3, height - 1
-    body = _body(shown, density, inner, room)
-    if fault is not None:
-        body = _fault_rows(fault, inner, room)
+    if shown.fault is None:
+        body = _body(shown, density, inner, room)
+    else:
+        body = _fault_rows(shown.fault, inner, room)
     for row in body[:room]:
         rows.append([mark, Span("  "), *row])
     rows += [[mark]] * (height - len(rows))
@@ -113,10 +106,9 @@ def _body(
         rows += detail_rows(shown, width, most)
         rows += _charts(shown, width, room - 1 - len(rows))
     first = bound_row(shown.bound_by, shown.finding, width)
-    if shown.old_seconds is not None:
+    if shown.trouble is not None:
         rows = faded(rows)
-        if shown.trouble is not None:
-            first = [Span(clip(shown.trouble.remedy, width), WARN)]
+        first = [Span(clip(shown.trouble.remedy, width), WARN)]
     return [first, *rows]
 
 
@@ -152,11 +144,8 @@ def _chart(
     now = telemetry.history.elapsed
     axis = charts.axis_of(now, across, telemetry.interval)
     drawn = charts.device_chart(telemetry, shown.device, chart, axis)
-    value = drawn.value
-    if chart in BARRED:
-        value = ""
     scale = f" {drawn.scale} {axis.text}"
-    right = [reading(f" {value}", STRONG), Span(clip(scale, VALUE), DIM)]
+    right = [Span(f" {drawn.value}", STRONG), Span(clip(scale, VALUE), DIM)]
     right += [Span("")] * (height - 2)
     left = [cell(chart.short, LABEL, DIM)] + [Span(" " * LABEL)] * (height - 1)
     rows = []
@@ -165,46 +154,41 @@ def _chart(
     return rows
 
 
-def _title_end(
-    shown: ShownDevice,
-    room: int,
-    density: Density,
-    fault: Trouble | None,
-) -> Row:
+def _title_end(shown: ShownDevice, room: int, *, bars: bool) -> Row:
     """Return the end of a title: the reason of low clocks or the age, and figures that fit."""
-    r = shown.readings
-    limit, style = limited_by(r)
+    limit, style = limited_by(shown.readings)
     figures: Row = []
-    if fault is None:
-        # The name is more useful than the last figures. Room for a limit is
-        # always reserved, so that nothing moves when a limit appears or
-        # disappears.
-        room -= max(0, 2 - len(shown.label)) + LONGEST_LIMIT + 2
-        ranked = _figures(shown, bars=density is Density.FULL)
+    if shown.fault is None:
+        # Room for a limit is always reserved, so that nothing moves when one
+        # appears. The name is more useful than the last figures.
+        room -= LONGEST_LIMIT + 3
+        ranked = _figures(shown, bars=bars)
         for figure in fit_columns(ranked, room, width_of) or ranked[:1]:
             figures += figure
     if shown.old_seconds is not None:
         (figures,) = faded([figures])
         limit, style = f"{age(shown.old_seconds)} old", WARN
     if limit:
-        return [Span(f"  {limit}", style), *figures]
+        figures.insert(0, Span(f"  {limit}", style))
     return figures
 
 
 def _figures(shown: ShownDevice, *, bars: bool) -> list[Row]:
     """Return the figures of a title, the most useful first; with `bars`, no power or clock."""
     r = shown.readings
-    figures: list[Row] = []
-    if not shown.lacks("temperature_celsius"):
-        text = quantity(r.temperature_celsius, "°C")
-        figures.append([reading(text, heat_style(shown.device, r))])
-    if not (bars or shown.lacks("power_watts")):
-        figures.append([reading(watts_of(r.power_watts, r.power_limit_watts))])
-    if not (bars or shown.lacks("sm_clock_mhz")):
-        figures.append([reading(quantity(r.sm_clock_mhz, " MHz"))])
+    heat = quantity(r.temperature_celsius, "°C")
+    figures = [
+        ("temperature_celsius", reading(heat, heat_style(shown.device, r))),
+    ]
+    if not bars:
+        watts = watts_of(r.power_watts, r.power_limit_watts)
+        figures.append(("power_watts", reading(watts)))
+        clock = quantity(r.sm_clock_mhz, " MHz")
+        figures.append(("sm_clock_mhz", reading(clock)))
     if r.performance_state is not None:
-        figures.append([Span(f"P{r.performance_state}")])
-    return [[Span("  "), *figure] for figure in figures]
+        figures.append(("", Span(f"P{r.performance_state}")))
+    has = [span for name, span in figures if not shown.lacks(name)]
+    return [[Span("  "), span] for span in has]
 
 
 def _fault_rows(fault: Trouble, width: int, room: int) -> list[Row]:
@@ -248,11 +232,7 @@ def _busy_bar(shown: ShownDevice, width: int) -> Row:
 
 def _memory_bar(shown: ShownDevice, width: int) -> Row:
     used, total = shown.memory
-    value = [number(ABSENT)]
-    if used is not None:
-        text = in_unit_of(used, total)
-        value = [number(text, 5, memory_style(used, total))]
-        value.append(Span(f" of {size(total)}", DIM))
+    value = _of_limit(used_of(used, total), memory_style(used, total))
     label = "host" if shown.device.memory_is_shared else "mem"
     return _labelled_bar(
         label,
@@ -265,10 +245,14 @@ def _memory_bar(shown: ShownDevice, width: int) -> Row:
 
 def _power_bar(r: DeviceSample, width: int) -> Row:
     share = share_of(r.power_watts, r.power_limit_watts)
-    value = [number(quantity(r.power_watts, ""))]
-    if r.power_watts is not None:
-        limit = ""
-        if r.power_limit_watts is not None:
-            limit = f" of {quantity(r.power_limit_watts, '')}"
-        value.append(Span(f"{limit} W", DIM))
+    value = _of_limit(watts_of(r.power_watts, r.power_limit_watts), STRONG)
     return _labelled_bar("power", share, palette.POWER, value, width)
+
+
+def _of_limit(text: str, style: Style) -> Row:
+    """Return `71.2/79.6 GiB` as a number in that style, and ` of 79.6 GiB`."""
+    value, slash, limit = text.partition("/")
+    row = [number(value, max(5, len(value)), style)]
+    if slash:
+        row.append(Span(f" of {limit}", DIM))
+    return row
