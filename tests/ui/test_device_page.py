@@ -117,8 +117,7 @@ def test_readings_that_the_device_does_not_have_are_one_line() -> None:
     said = streams.readings(0, **dict.fromkeys(lacks), absent=lacks)
     telemetry = telemetry_of(streams.inventory(1), said_by(said))
     *_, last = folded = details_of(telemetry, folded=True).splitlines()
-    needs = "2 more (needs GPM: Hopper or later, GeForce from the 50 series)"
-    assert last == f"{needs}, 1 for other reasons · a shows them"
+    assert last == "3 more are not supported · a shows them"
     assert not [line for line in folded if line.startswith(("fan ", "SM active "))]
     assert "encoder       – " in "\n".join(folded)  # which it should have
     whole = details_of(telemetry)

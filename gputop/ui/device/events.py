@@ -44,6 +44,4 @@ class EventsView(DeviceView):
             Span(f"{what}{where}", style),
         ]
         left = width - width_of(row) - 2
-        if left > 0:
-            row.append(Span(f"  {cells.clip_advice(remedy, left)}", DIM))
-        return row
+        return [*row, Span(f"  {cells.clip_advice(remedy, left)}", DIM)]

@@ -144,11 +144,8 @@ class Axis(NamedTuple):
 
 def _mean(values: Sequence[float]) -> float | None:
     """Return the mean without NaN; None if nothing is left."""
-    total = math.fsum(values)
-    if math.isnan(total):
-        values = [value for value in values if not math.isnan(value)]
-        total = math.fsum(values)
-    return total / len(values) if values else None
+    known = [value for value in values if not math.isnan(value)]
+    return math.fsum(known) / len(known) if known else None
 
 
 def axis_of(

@@ -54,7 +54,7 @@ class FilterField(OrderedInput):
 
     at_once: ClassVar[Mapping[str, str]] = {**EDITING, "escape": "clear"}
 
-    def on_key(self, event: Key) -> None:
+    async def on_key(self, event: Key) -> None:
         """Drop keys that were typed after the end. `OrderedInput.on_key` handles the others."""
         if self.screen.focused is not self:
             event.prevent_default()

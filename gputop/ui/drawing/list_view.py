@@ -48,10 +48,8 @@ def fit_slots(
     remaining width. `least` returns the width that it keeps if a column is to be shown. Columns
     grow evenly to their `most` cells while it keeps more than `enough`.
     """
-    room = width - MARK_WIDTH
-    has_rest = any(not column.width for column in columns)
-    if has_rest:
-        room -= GAP
+    widest = [column for column in columns if not column.width]
+    room = width - MARK_WIDTH - GAP * len(widest)
     shown = fit_columns(ranked, room, lambda column: GAP + column.width, least)
     rest = room - sum(GAP + column.width for column in shown)
     cells = {column: column.width for column in shown}
@@ -61,13 +59,8 @@ def fit_slots(
         grown = max(0, min(column.most - column.width, share))
         cells[column] += grown
         rest -= grown
-    slots = []
-    for column in columns:
-        if not column.width:
-            slots.append(Slot(column, max(0, rest)))
-        elif column in cells:
-            slots.append(Slot(column, cells[column]))
-    return slots
+    cells.update(dict.fromkeys(widest, max(0, rest)))
+    return [Slot(each, cells[each]) for each in columns if each in cells]
 
 
 class ListView(Wheel, LiveView, FilterView, Generic[Item]):

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from gputop.health.why import Entry
     from gputop.recording.replay import Replay
 
-TABS = (
+TABS: tuple[tuple[str, str], ...] = (
     ("monitor", " 1 Monitor "),
     ("benchmark", " 2 Benchmark "),
     ("processes", " 3 Processes "),
@@ -72,17 +72,15 @@ class Header(TelemetryView):
 
     auto_links = False
 
-    def __init__(
-        self,
-        telemetry: Telemetry,
-        more_tabs: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        """List the usual tabs and `more_tabs`: names and titles."""
+    tab = TABS[0][0]
+    """Name of the current tab."""
+    recording = False
+    """True while a recording is in progress."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(telemetry, id="header")
-        self._titles = (*TABS, *more_tabs)
-        self.tab = TABS[0][0]
-        self.recording = False
-        """True while a recording is in progress."""
+        self.titles = TABS
+        """Names and titles of the tabs."""
 
     def draw(self, width: int, height: int) -> list[Row]:
         return [self._top(width), self._status(width), self._summary(width)][
@@ -103,7 +101,7 @@ class Header(TelemetryView):
     def _top(self, width: int) -> Row:
         telemetry, gap = self._telemetry, " " * (width >= ROOMY)
         left = [Span(TITLE, ACCENT)]
-        for name, title in self._titles:
+        for name, title in self.titles:
             is_here = name == self.tab
             label = title if is_here or width >= NARROW else title[:3]
             style = TAB if is_here else DIM

@@ -65,7 +65,7 @@ class RecordingThread(threading.Thread):
             file = GrowingFile(self.path)
             self.tell(f"To {where}. r stops it", "Recording")
             with contextlib.closing(file):
-                for record in iter(self._waiting.get, None):
+                while (record := self._waiting.get()) is not None:
                     file.write_record(record)
         except ProblemError as error:
             self._fail(error.problem)

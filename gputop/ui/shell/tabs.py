@@ -68,9 +68,9 @@ class Tabs(ContentSwitcher):
         return self._made[self.shown]
 
     @property
-    def has_hosts(self) -> bool:
-        """True if there is a tab of several hosts."""
-        return self.has("hosts")
+    def is_testing(self) -> bool:
+        """True while a stress test is running."""
+        return self.benchmark is not None and self.benchmark.running
 
     def has(self, name: str) -> bool:
         """Return True if a tab of that name was made."""
@@ -91,10 +91,8 @@ class Tabs(ContentSwitcher):
             self._telemetry.host_name = hosts.selected_name or first
         self.screen.set_focus(None)
         self.shown = name
-        if (
-            self.children
-            # Otherwise, a key came before the tabs, and `on_mount` shows them.
-        ):
+        # Otherwise, a key came before the tabs, and `on_mount` shows them.
+        if self.children:
             self.current = name
         self._switched()
 
