@@ -71,13 +71,11 @@ def fit(
     fitted: Row = []
     left = width
     for span in row:
-        cells = cells_of(span.text)
-        if cells > left:
-            if left > 0:
-                fitted.append(Span(clip(span.text, left), span.style))
+        text = clip(span.text, left)
+        fitted.append(Span(text, span.style))
+        left -= cells_of(text)
+        if text != span.text:
             break
-        fitted.append(span)
-        left -= cells
     return fitted
 
 

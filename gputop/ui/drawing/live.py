@@ -56,12 +56,9 @@ class LiveView(ScrollView, can_focus=False, inherit_bindings=False):
         if self._drawn_for != drawn_for:
             self.refresh()
             return
-        changed = []
         for y, row in enumerate(self._rows):
             if row != before[y]:
-                changed.append(Region(0, y, self.size.width, 1))
-        if changed:
-            self.refresh(*changed)
+                self.refresh(Region(0, y, self.size.width, 1))
 
     def _draw(self) -> None:
         width, height = self.size

@@ -68,11 +68,9 @@ class DevicesView(ListView[ShownDevice]):
 
     def is_right(self, uuid: str) -> bool:
         """Return True if the device with that UUID is shown in the right half."""
-        shown = self.state.window(self.room, self.across)
-        for place, item in enumerate(shown):
-            if item.device.uuid == uuid:
-                return 2 * (place % self.across) >= self.across
-        return False
+        uuids = [item.device.uuid for item in self.state.lines]
+        place = uuids.index(uuid) % self.across if uuid in uuids else 0
+        return 2 * place >= self.across
 
     def action_side(self, step: int) -> None:
         self.action_move(step)

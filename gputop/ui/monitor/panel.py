@@ -13,7 +13,7 @@ from gputop.text import (
     used_of,
     watts_of,
 )
-from gputop.ui.drawing import cells, charts, palette
+from gputop.ui.drawing import charts, palette
 from gputop.ui.drawing.cells import (
     Row,
     Span,
@@ -21,9 +21,12 @@ from gputop.ui.drawing.cells import (
     beside,
     cell,
     clip,
+    clip_advice,
     faded,
     fit,
+    paragraph,
     reading,
+    rule_of,
     share_of,
     width_of,
 )
@@ -78,7 +81,7 @@ def draw(
     ]
     bars = density is Density.FULL
     right = _title_end(shown, width - width_of(left), bars=bars)
-    rows = [cells.rule_of(left, [*right, Span(" ")], width)]
+    rows = [rule_of(left, [*right, Span(" ")], width)]
     inner, room = width - 3, height - 1
     if shown.fault is None:
         body = _body(shown, density, inner, room)
@@ -193,12 +196,12 @@ def _figures(shown: ShownDevice, *, bars: bool) -> list[Row]:
 
 def _fault_rows(fault: Trouble, width: int, room: int) -> list[Row]:
     what = sign_of(fault.severity).style
-    rows = cells.paragraph(fault.what, width, what)
-    rows += cells.paragraph(fault.remedy, width)
+    rows = paragraph(fault.what, width, what)
+    rows += paragraph(fault.remedy, width)
     if len(rows) > room:
         return [
             [Span(clip(fault.what, width), what)],
-            [Span(cells.clip_advice(fault.remedy, width))],
+            [Span(clip_advice(fault.remedy, width))],
         ]
     return rows
 

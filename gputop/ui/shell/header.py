@@ -140,13 +140,14 @@ class Header(TelemetryView):
         if trouble is not None and trouble.remedy and self._telemetry.devices:
             return [Span(clip(f" {trouble.remedy}", width))]
         telemetry = self._telemetry
-        pairs = []
-        for each in telemetry.devices:
-            if each.parent_uuid is None:
-                pairs.append((each, telemetry.readings(each.uuid)))
-        current = [pair for pair in pairs if _is_current(telemetry, pair[1])]
-        sums, most = _sums([r for _, r in current]), _most(current)
-        first, host = self._first(pairs, len(current)), self._host()
+        gpus = [each for each in telemetry.devices if not each.parent_uuid]
+        pairs = [(gpu, telemetry.readings(gpu.uuid)) for gpu in gpus]
+        answer = [each for each in pairs if each[1].state is DeviceState.OK]
+        # The totals are of this moment.
+        now = [e for e in answer if telemetry.old_seconds(e[1]) is None]
+        lost, old = len(pairs) - len(answer), len(answer) - len(now)
+        first, host = self._first(lost, old), self._host()
+        sums, most = _sums([readings for _, readings in now]), _most(now)
         # Readings of single devices are dropped first.
         ranked = [first, *sums, *host, *most]
         kept = fit_columns(ranked, width, width_of) or [first]
@@ -155,22 +156,15 @@ class Header(TelemetryView):
         right = [span for part in host if part in kept for span in part]
         return spread(left, right, width)
 
-    def _first(
-        self,
-        pairs: Sequence[tuple[Device, DeviceSample]],
-        current: int,
-    ) -> Row:
-        """Return the number of GPUs, and of those without `current` readings."""
-        inventory, lost = self._telemetry.inventory, 0
-        if inventory is None or not pairs:
+    def _first(self, lost: int, old: int) -> Row:
+        """Return the number of GPUs, of `lost` ones and of those with `old` readings."""
+        inventory, devices = self._telemetry.inventory, self._telemetry.devices
+        if inventory is None or not devices:
             return [Span(" ")]
-        shown = replace(inventory, devices=self._telemetry.devices)
-        first = [Span(f" {gpus_text(shown)}", STRONG)]
-        for _, readings in pairs:
-            lost += readings.state is not DeviceState.OK
+        shown = gpus_text(replace(inventory, devices=devices))
+        first = [Span(f" {shown}", STRONG)]
         if lost:
             first.append(Span(f"  {lost} not answering", FAULT))
-        old = len(pairs) - lost - current
         if old:
             first.append(Span(f"  {old} slow", WARN))
         return first
@@ -197,13 +191,6 @@ class Header(TelemetryView):
     def on_click(self, event: Click) -> None:
         if event.y > 0:
             self.app.call_later(self.screen.run_action, "act('why')")
-
-
-def _is_current(telemetry: Telemetry, readings: DeviceSample) -> bool:
-    """Return True for readings of this moment, which can be added up."""
-    if readings.state is not DeviceState.OK:
-        return False
-    return telemetry.old_seconds(readings) is None
 
 
 def _sums(readings: Sequence[DeviceSample]) -> list[Row]:
