@@ -5,11 +5,14 @@ from __future__ import annotations
 from rich.style import Style
 
 from gputop.agent.device import DeviceSample
+from gputop.schema.values import rate
 from gputop.text import (
+    ABSENT,
     age,
     fit_columns,
     percentage,
     quantity,
+    size,
     used_of,
     watts_of,
 )
@@ -33,16 +36,17 @@ from gputop.ui.drawing.cells import (
 from gputop.ui.drawing.charts import Chart
 from gputop.ui.drawing.device_cells import (
     LONGEST_LIMIT,
+    Part,
     bound_row,
     heat_style,
     limited_by,
     memory_style,
     name_of,
     number,
+    parts_in_line,
     sign_of,
 )
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TAB, WARN
-from gputop.ui.monitor.details import detail_rows
 from gputop.ui.monitor.layout import NARROWEST_PANEL, Density
 from gputop.ui.monitor.shown_device import ShownDevice
 from gputop.ui.trouble import Trouble
@@ -53,6 +57,11 @@ LEAST_CHART, MOST_CHART = 2, 6
 """Minimum and maximum number of rows of a chart."""
 DETAIL_ROWS = 4
 """Most rows of further readings."""
+
+BOTH_LINKS = len(
+    "PCIe ↓ 1.00 GiB/s ↑ 1.00 GiB/s · NVLink ↓ 1.00 GiB/s ↑ 1.00 GiB/s"
+)
+"""Cells in which both links fit, whatever their traffic, so that lines do not come and go."""
 
 
 def draw(
@@ -106,7 +115,7 @@ def _body(
             rows.append(_power_bar(shown.readings, width))
         left = room - 1 - len(rows)
         most = min(DETAIL_ROWS, max(1, left - LEAST_CHART))
-        rows += detail_rows(shown, width, most)
+        rows += _detail_rows(shown, width, most)
         rows += _charts(shown, width, room - 1 - len(rows))
     first = bound_row(shown.bound_by, shown.finding, width)
     if shown.trouble is not None:
@@ -143,18 +152,12 @@ def _chart(
     height: int,
 ) -> list[Row]:
     """Draw a chart with its name, newest value, scale and time span."""
-    telemetry, across = shown.telemetry, max(1, width - LABEL - VALUE)
+    telemetry, across = shown.telemetry, max(1, width - charts.GUTTER)
     now = telemetry.history.elapsed
     axis = charts.axis_of(now, across, telemetry.interval)
     drawn = charts.device_chart(telemetry, shown.device, chart, axis)
-    scale = f" {drawn.scale} {axis.text}"
-    right = [Span(f" {drawn.value}", STRONG), Span(clip(scale, VALUE), DIM)]
-    right += [Span("")] * (height - 2)
-    left = [cell(chart.short, LABEL, DIM)] + [Span(" " * LABEL)] * (height - 1)
-    rows = []
-    for label, row, text in zip(left, drawn.plot(height), right, strict=True):
-        rows.append(fit([label, *row, text], width))
-    return rows
+    scale = f"{drawn.scale} {axis.text}"
+    return drawn._replace(scale=scale).rows(height)
 
 
 def _title_end(shown: ShownDevice, room: int, *, bars: bool) -> Row:
@@ -259,3 +262,62 @@ def _of_limit(text: str, style: Style) -> Row:
     if slash:
         row.append(Span(f" of {limit}", DIM))
     return row
+
+
+def _detail_rows(shown: ShownDevice, width: int, most: int) -> list[Row]:
+    """Draw the readings in up to `most` rows, the most useful first.
+
+    A supported reading is shown even without a value. The device page says why it is missing.
+    """
+    device, r = shown.device, shown.readings
+    clock = _of(r.sm_clock_mhz, device.sm_clock_max_mhz)
+    memory = _of(r.memory_clock_mhz, device.memory_clock_max_mhz)
+    units = [
+        ("SM", "sm_clock_mhz", clock),
+        ("SM active", "sm_active_percent", percentage(r.sm_active_percent)),
+        ("DRAM", "dram_active_percent", percentage(r.dram_active_percent)),
+        (
+            "occupancy",
+            "sm_occupancy_percent",
+            percentage(r.sm_occupancy_percent),
+        ),
+    ]
+    # SM active has a bar already.
+    if shown.activity is charts.SM_ACTIVE:
+        del units[1]
+    others = [
+        ("mem", "memory_clock_mhz", memory),
+        (
+            "bus",
+            "memory_utilization_percent",
+            percentage(r.memory_utilization_percent),
+        ),
+        ("fan", "fan_percent", percentage(r.fan_percent)),
+    ]
+    if r.memory_reserved_bytes:
+        reserved = size(r.memory_reserved_bytes)
+        others.append(("reserved", "memory_reserved_bytes", reserved))
+    lines: list[list[Part]] = []
+    for named in (units, others):
+        has = [each for each in named if not shown.lacks(each[1])]
+        lines.append([(label, reading(text)) for label, _, text in has])
+    links: list[Part] = []
+    for label, received, sent in (
+        ("PCIe", r.pcie_rx_bytes_per_second, r.pcie_tx_bytes_per_second),
+        ("NVLink", r.nvlink_rx_bytes_per_second, r.nvlink_tx_bytes_per_second),
+    ):
+        # Show both directions of a link, or neither.
+        if (received, sent) != (None, None):
+            traffic = Span(f"↓ {rate(received)} ↑ {rate(sent)}")
+            links.append((label, traffic))
+    if width >= BOTH_LINKS:
+        lines.append(links)
+    else:
+        lines += [[link] for link in links]
+    return [parts_in_line(parts, width) for parts in lines if parts][:most]
+
+
+def _of(value: int | None, maximum: int | None) -> str:
+    if value is None:
+        return ABSENT
+    return f"{value} MHz" if maximum is None else f"{value}/{maximum} MHz"

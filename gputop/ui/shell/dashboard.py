@@ -266,12 +266,10 @@ class Dashboard(ActionScreen):
         match action.id:
             case "back" if self.focused is not None:
                 return "Leave the field"
-            case "back" if (
-                self.tabs.shown == "monitor" and self.telemetry.has_hosts
-            ):
-                return "Hosts"
             case "back" if self.tabs.shown in (*PAGES, "process", "ranks"):
                 return "Back"
+            case "back" if self.telemetry.host_name is not None:
+                return "Hosts"
             case "details" if self.tabs.shown == "process":
                 return "GPU"
             case "switch" if self.tabs.on_processes:
