@@ -191,8 +191,7 @@ class ListView(Wheel, LiveView, FilterView, Generic[Item]):
         """Return the row of an item."""
         row: Row = []
         for slot in slots:
-            row.append(Span(" " * GAP))
-            row += self.cell_of(item, slot)
+            row += [Span(" " * GAP), *self.cell_of(item, slot)]
         return list_row(row, selected=selected, focused=self.focused_list)
 
     def heading(self, width: int) -> Row:
@@ -205,15 +204,9 @@ class ListView(Wheel, LiveView, FilterView, Generic[Item]):
             if slot.column is state.sorted_by:
                 title += "▼" if state.descending else "▲"
                 style = STRONG
-            row.append(Span(" " * GAP))
-            row.append(
-                cell(
-                    title,
-                    slot.cells,
-                    style,
-                    right=slot.column.right,
-                ),
-            )
+            right = slot.column.right
+            text = cell(title, slot.cells, style, right=right)
+            row += [Span(" " * GAP), text]
         return row
 
     def _range(self, width: int) -> Row:

@@ -131,16 +131,14 @@ def _charts(
 ) -> list[Row]:
     """Draw as many charts as fit, in two columns if there is room."""
     columns = 2 if width >= 2 * NARROWEST_PANEL + 2 else 1
-    wanted = shown.charts
-    many = min(len(wanted), columns * (rows // LEAST_CHART))
-    if many < 1:
+    wanted = shown.charts[: columns * max(0, rows // LEAST_CHART)]
+    if not wanted:
         return []
-    columns = min(columns, many)
-    lines = -(-many // columns)
+    lines = -(-len(wanted) // columns)
     height = min(MOST_CHART, rows // lines)
     each = (width - 2 * (columns - 1)) // columns
     blocks: list[list[Row]] = [[] for _ in range(columns)]
-    for place, chart in enumerate(wanted[:many]):
+    for place, chart in enumerate(wanted):
         blocks[place // lines] += _chart(shown, chart, each, height)
     return beside(blocks, each, 2)
 

@@ -131,10 +131,8 @@ class ActionScreen(Screen[None]):
 
     def show_keys(self) -> None:
         """List the keys in the footer again if others are drawn there."""
-        wanted = []
-        for each in self.active_bindings.values():
-            if each.binding.show:
-                wanted.append(each.binding.description)
+        bindings = [each.binding for each in self.active_bindings.values()]
+        wanted = [each.description for each in bindings if each.show]
         # The screen may be closing.
         for footer in self.query(Footer):
             keys = footer.children
