@@ -68,7 +68,7 @@ class InputFilter:
 
 def background_of(answer: re.Match[str]) -> BackgroundAnswered:
     """Return the message for an answer, which has shares of red, green and blue."""
-    total = 0.0
-    for share in answer.groups():
-        total += int(share, 16) / (16 ** len(share) - 1)
-    return BackgroundAnswered(is_light=total > 1.5)
+    shares = [
+        int(each, 16) / (16 ** len(each) - 1) for each in answer.groups()
+    ]
+    return BackgroundAnswered(is_light=sum(shares) > 1.5)

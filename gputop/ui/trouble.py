@@ -68,30 +68,31 @@ def _silence(telemetry: Telemetry, seconds: float) -> Trouble:
     """Return the reason for a stream without new samples. The remedy may be to wait."""
     problem = telemetry.interruption
     since = f"no data for {duration(seconds)}"
-    text = since.capitalize()
+    if problem is not None and problem.check:
+        why = visible(f"{problem.why}. {problem.remedy}")
+        return Trouble(f"{visible(problem.what)}: {since}", why)
+    text, why = since.capitalize(), ""
     if seconds < 1:
         text = "The sampler stopped"
     if problem is not None:
-        why = visible(f"{problem.why}. {problem.remedy}")
-        if problem.check:
-            return Trouble(f"{visible(problem.what)}: {since}", why)
+        then = "Restarting the sampler"
         if telemetry.replayed:
-            return Trouble(f"{text}: {why}", "")
-        why = visible(problem.why)
-        return Trouble(f"{text}: {why}. Restarting the sampler", "")
-    if telemetry.replayed:
-        return Trouble(f"{text}: a gap in the recording", "")
-    if telemetry.restarting:
-        return Trouble(f"{text}: the driver is restarting", "")
-    return Trouble(text, "")
+            then = problem.remedy
+        why = f": {visible(f'{problem.why}. {then}')}"
+    elif telemetry.replayed:
+        why = ": a gap in the recording"
+    elif telemetry.restarting:
+        why = ": the driver is restarting"
+    return Trouble(text + why, "")
 
 
 def _waiting(seconds: float) -> Trouble:
-    if seconds < NOTICED_SECONDS:
-        text = "Waiting for the NVIDIA driver to answer"
-        return Trouble(text, "", Severity.WARNING)
-    text = f"Waiting for {duration(seconds)} for the NVIDIA driver to answer"
-    return Trouble(text, SLOW_DRIVER, Severity.WARNING)
+    text, remedy = "Waiting for the NVIDIA driver to answer", ""
+    if seconds >= NOTICED_SECONDS:
+        waited = duration(seconds)
+        text = f"Waiting for {waited} for the NVIDIA driver to answer"
+        remedy = SLOW_DRIVER
+    return Trouble(text, remedy, Severity.WARNING)
 
 
 def machine_trouble(telemetry: Telemetry, machine: Machine) -> Trouble | None:

@@ -32,7 +32,7 @@ from gputop.ui.drawing.cells import fit, width_of
 from gputop.ui.drawing.live import LiveView
 from gputop.ui.drawing.page import ScrolledPage
 from gputop.ui.monitor.device_list import DevicesView
-from gputop.ui.monitor.host import HostView
+from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry

@@ -28,8 +28,8 @@ from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.device.title import DeviceTitle
 from gputop.ui.monitor.device_list import DevicesView
-from gputop.ui.monitor.host import HostView
 from gputop.ui.monitor.layout import Density
+from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.actions import ACTIONS, HOSTS, TRAINING
 from gputop.ui.shell.app import GputopApp

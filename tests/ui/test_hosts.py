@@ -12,7 +12,7 @@ from gputop.ui.drawing.palette import ACCENT, BUSY, FAULT, GOOD, TEXT
 from gputop.ui.hosts import host_row
 from gputop.ui.hosts.screen import HostsView
 from gputop.ui.monitor.device_list import DevicesView
-from gputop.ui.monitor.host import HostView
+from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.signal_dialog import SendSignal
 from gputop.ui.shell.app import GputopApp

@@ -106,7 +106,7 @@ async def test_the_palette_has_what_keys_do_here_and_the_themes() -> None:
         assert "Benchmark: stress tests and results (2)" in listed
         assert "Show processes as a tree (t F5)" in listed
         themes = [title for title in listed if title.startswith("Theme: ")]
-        assert themes == [f"Theme: {name}" for name in THEMES if name != "dark"]
+        assert themes == [f"Theme: {name}" for name in THEMES]
         others = [each for each in listed if each not in themes]
         names = {f"{a.help} ({' '.join(a.key_names)})": a for a in ACTIONS}
         assert all(names[each].works_on("monitor") for each in others)

@@ -19,8 +19,8 @@ from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row
 from gputop.ui.monitor import panel
 from gputop.ui.monitor.device_list import DevicesView
-from gputop.ui.monitor.host import HostView
 from gputop.ui.monitor.layout import Density
+from gputop.ui.monitor.screen import HostView
 from gputop.ui.monitor.shown_device import ShownDevice
 from gputop.ui.processes.columns import CPU, ProcessRow
 from gputop.ui.shell.header import Header

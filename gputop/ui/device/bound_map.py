@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from gputop.agent.device import Device
+from gputop.agent.device import Absence, Device
 from gputop.health.bound_by import DRAM, FP16, FP32, FP64, TENSOR
 from gputop.health.findings import Bound
 from gputop.schema.values import absence_text
@@ -49,19 +49,16 @@ class BoundMap(DeviceView):
         if device is None or height < FEWEST_ROWS or width < 2 * LEFT:
             return []
         title = [Span(TITLE, DIM)]
+        readings = self._telemetry.readings(device.uuid)
         points = self._points(device.uuid)
         if not points:
-            return [title, *paragraph(self._why_empty(device), width - 1, DIM)]
-        lines = min(MOST_ROWS, height) - 2
-        answers = (
-            self._telemetry.readings(device.uuid).dram_active_percent
-            is not None
-        )
+            why = self._why_empty(device, readings.absent.get(DRAM))
+            return [title, *paragraph(why, width - 1, DIM)]
         plot = _plot(
             points,
             width - LEFT - 1,
-            lines,
-            now=answers,
+            min(MOST_ROWS, height) - 2,
+            now=readings.dram_active_percent is not None,
         )
         return [title, *plot, _scale(width)]
 
@@ -72,26 +69,19 @@ class BoundMap(DeviceView):
         memory = history.last(uuid, DRAM, many)
         units = [history.last(uuid, name, many) for name in COMPUTE]
         points = []
-        for number, bandwidth in enumerate(memory):
-            known = [
-                unit[number] for unit in units if not math.isnan(unit[number])
-            ]
+        for bandwidth, *compute in zip(memory, *units, strict=True):
+            known = [value for value in compute if not math.isnan(value)]
             if known and not math.isnan(bandwidth):
                 points.append((max(known), bandwidth))
         return points
 
-    def _why_empty(self, device: Device) -> str:
-        readings = self._telemetry.readings(device.uuid)
-        absence = readings.absent.get(DRAM)
+    def _why_empty(self, device: Device, absence: Absence | None) -> str:
         if absence is None:
             return "no data yet"
-        why = absence_text(
-            DRAM,
-            absence,
-            device,
-            self._telemetry.host_of(device),
+        host = self._telemetry.host_of(device)
+        return (
+            f"needs DRAM active: {absence_text(DRAM, absence, device, host)}"
         )
-        return f"needs DRAM active: {why}"
 
 
 def _plot(
@@ -103,26 +93,16 @@ def _plot(
 ) -> list[Row]:
     """Return the plot with its left axis, from 100 % at the top to 0."""
     places = [_place(point, width, height) for point in points]
-    rows = []
-    for y in range(height):
-        label = "100 %" if y == 0 else ""
-        row = [
-            cell(
-                label,
-                LEFT - 1,
-                DIM,
-                right=True,
-            ),
-            Span("│", TRACK),
-        ]
-        letters = [Span(" ")] * width
-        for line, x in places:
-            if line == y:
-                letters[x] = Span(TRAIL, STRONG)
-        if now and places[-1][0] == y:
-            letters[places[-1][1]] = Span(NOW, ACCENT)
-        rows.append([*row, *letters])
-    return rows
+    rows = [[Span(" ")] * width for _ in range(height)]
+    for y, x in places:
+        rows[y][x] = Span(TRAIL, STRONG)
+    if now:
+        rows[y][x] = Span(NOW, ACCENT)
+    labels = ["100 %"] + [""] * height
+    return [
+        [cell(label, LEFT - 1, DIM, right=True), Span("│", TRACK), *row]
+        for label, row in zip(labels, rows, strict=False)
+    ]
 
 
 def _place(

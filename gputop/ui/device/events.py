@@ -6,8 +6,7 @@ from gputop.agent.device import DeviceState
 from gputop.agent.snapshot import Event
 from gputop.health.conditions import event_text
 from gputop.text import moment
-from gputop.ui.drawing import cells
-from gputop.ui.drawing.cells import Row, Span, width_of
+from gputop.ui.drawing.cells import Row, Span, clip_advice, width_of
 from gputop.ui.drawing.live import DeviceView
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD
 
@@ -44,6 +43,4 @@ class EventsView(DeviceView):
             Span(f"{what}{where}", style),
         ]
         left = width - width_of(row) - 2
-        if left > 0:
-            row.append(Span(f"  {cells.clip_advice(remedy, left)}", DIM))
-        return row
+        return [*row, Span(f"  {clip_advice(remedy, left)}", DIM)]

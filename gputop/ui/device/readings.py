@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -39,19 +38,20 @@ class DetailsView(ScrolledPage):
     def page(self) -> RenderableType:
         if self.device is None:
             return Group()
-        lacking: Counter[str] = Counter()
-        tables = [*self._tables(self.device, lacking)]
+        self._lacking = 0
+        tables = [*self._tables(self.device)]
         groups = OfWidth(partial(side_by_side, tables))
-        return Group(groups, _lacking_line(lacking))
+        if not self._lacking:
+            return groups
+        more = f"{self._lacking} more are not supported · a shows them"
+        return Group(groups, Text(more, DIM))
 
-    def _tables(
-        self, device: Device, lacking: Counter[str]
-    ) -> Iterator[Table]:
-        """Yield the rows of each group, and count the omitted readings by reason."""
+    def _tables(self, device: Device) -> Iterator[Table]:
+        """Yield the rows of each group, and count the omitted readings."""
         for title in sorted(GROUPS, key=lambda title: title != FIRST):
             table = group_table(title)
             for row in GROUPS[title]:
-                self._add_row(table, row, device, lacking)
+                self._add_row(table, row, device)
             if title == "Health":
                 table.add_row("Xids seen", Text(self._xids(device), STRONG))
             if title == "Identity":
@@ -59,13 +59,7 @@ class DetailsView(ScrolledPage):
             if table.row_count:
                 yield table
 
-    def _add_row(
-        self,
-        table: Table,
-        row: DetailRow,
-        device: Device,
-        lacking: Counter[str],
-    ) -> None:
+    def _add_row(self, table: Table, row: DetailRow, device: Device) -> None:
         sample = self._telemetry.readings(device.uuid)
         shown = replace(device.own, machine=device.machine)
         if not row.applies(shown, sample):
@@ -74,7 +68,7 @@ class DetailsView(ScrolledPage):
         value = value_of(row.names[0], shown, sample)
         is_lacking = value is Absence.NOT_SUPPORTED and row.label != "used"
         if self.folded and is_lacking:
-            lacking[reason] += 1
+            self._lacking += 1
             return
         style = DIM if isinstance(value, Absence) else STRONG
         text = Text(row.text(shown, sample), style)
@@ -99,13 +93,3 @@ class DetailsView(ScrolledPage):
             return "none"
         newest = ABSENT if xids[0].code is None else xids[0].code
         return f"{len(xids)}, the last one {newest}"
-
-
-def _lacking_line(lacking: Counter[str]) -> Text:
-    if not lacking:
-        return Text()
-    (reason, most), *others = lacking.most_common()
-    text = f"{most} more ({reason})"
-    if others:
-        text += f", {lacking.total() - most} for other reasons"
-    return Text(f"{text} · a shows them", DIM)

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from gputop.agent.device import Device
 from gputop.schema.derived import label_of, model_of
-from gputop.text import (
-    ABSENT,
-    fit_columns,
-    percentage,
-    quantity,
-    used_of,
-    watts_of,
-)
+from gputop.text import ABSENT, percentage, quantity, used_of, watts_of
 from gputop.ui.device.bound_map import ADVICE
-from gputop.ui.drawing.cells import Row, Span, clip_advice, rule_of, width_of
+from gputop.ui.drawing.cells import Row, Span, clip_advice, rule_of
 from gputop.ui.drawing.device_cells import (
     bound_row,
     heat_style,
     memory_style,
+    parts_in_line,
     sign_of,
 )
 from gputop.ui.drawing.live import DeviceView
@@ -82,12 +76,9 @@ class DeviceTitle(DeviceView):
             ("tensor", percentage(r.tensor_active_percent), STRONG),
             ("processes", str(held) if held else ABSENT, STRONG),
         ]
-        drawn = []
-        for label, text, style in parts:
-            if text != ABSENT:
-                name = [Span(f"{label} ", DIM)] if label else []
-                drawn.append([*name, Span(text, style), Span("   ")])
-        row: Row = []
-        for part in fit_columns(drawn, width + 3, width_of):
-            row += part
-        return row
+        known = [
+            (label, Span(text, style))
+            for label, text, style in parts
+            if text != ABSENT
+        ]
+        return parts_in_line(known, width)

@@ -71,13 +71,11 @@ def fit(
     fitted: Row = []
     left = width
     for span in row:
-        cells = cells_of(span.text)
-        if cells > left:
-            if left > 0:
-                fitted.append(Span(clip(span.text, left), span.style))
+        text = clip(span.text, left)
+        fitted.append(Span(text, span.style))
+        left -= cells_of(text)
+        if text != span.text:
             break
-        fitted.append(span)
-        left -= cells
     return fitted
 
 
@@ -232,15 +230,6 @@ def share_of(value: float | None, total: float | None) -> float | None:
     return value / total
 
 
-def half_cells(share: float, width: int) -> int:
-    """Return the half cells that a share (0 to 1) fills of a bar."""
-    halves = round(min(1.0, max(0.0, share)) * width * 2)
-    # A partial share must look neither empty nor full.
-    if 0 < share < 1:
-        halves = max(1, min(2 * width - 1, halves))
-    return halves
-
-
 def bar(
     share: float | None,
     width: int,
@@ -251,7 +240,11 @@ def bar(
         return []
     if share is None:
         return [Span("┄" * width, TRACK)]
-    full, half = divmod(half_cells(share, width), 2)
+    halves = round(min(1.0, max(0.0, share)) * width * 2)
+    # A partial share must look neither empty nor full.
+    if 0 < share < 1:
+        halves = max(1, min(2 * width - 1, halves))
+    full, half = divmod(halves, 2)
     row: Row = []
     if full or half:
         row.append(Span("━" * full + "╸" * half, style))

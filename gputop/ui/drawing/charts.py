@@ -144,11 +144,8 @@ class Axis(NamedTuple):
 
 def _mean(values: Sequence[float]) -> float | None:
     """Return the mean without NaN; None if nothing is left."""
-    total = math.fsum(values)
-    if math.isnan(total):
-        values = [value for value in values if not math.isnan(value)]
-        total = math.fsum(values)
-    return total / len(values) if values else None
+    known = [value for value in values if not math.isnan(value)]
+    return math.fsum(known) / len(known) if known else None
 
 
 def axis_of(
@@ -256,16 +253,13 @@ class DrawnChart(NamedTuple):
         """Draw the chart in this many rows."""
         right = [reading(self.value, STRONG), Span(" ")]
         labels = [spread([Span(self.label, DIM)], right, GUTTER)]
-        labels.append(
-            [cell(self.scale, GUTTER - 1, DIM, right=True), Span(" ")]
-        )
-        rows = []
-        for row in self.plot(height):
-            label = fit([], GUTTER)
-            if labels:
-                label = fit(labels.pop(0), GUTTER)
-            rows.append([*label, *row])
-        return rows
+        labels.append([cell(self.scale, GUTTER - 1, DIM, right=True)])
+        labels += [[]] * height
+        plot = self.plot(height)
+        return [
+            [*fit(label, GUTTER), *row]
+            for label, row in zip(labels, plot, strict=False)
+        ]
 
 
 def time_axis(axis: Axis, offset: float = 0.0) -> Row:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.style import Style
 
 from gputop.agent.device import Device, DeviceSample
@@ -16,7 +18,7 @@ from gputop.health.thresholds import FULL_MARK, HOT_MARGIN
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
 from gputop.schema.derived import model_of
 from gputop.schema.values import degrees_to_slowdown
-from gputop.text import ABSENT, visible
+from gputop.text import ABSENT, fit_columns, visible
 from gputop.ui.drawing.cells import (
     Row,
     Span,
@@ -26,7 +28,7 @@ from gputop.ui.drawing.cells import (
     share_of,
     width_of,
 )
-from gputop.ui.drawing.palette import DIM, FAULT, STRONG, TEXT, WARN
+from gputop.ui.drawing.palette import DIM, FAULT, STRONG, TEXT, TRACK, WARN
 
 LONGEST_WORD = max(len(bound.shown) for bound in Bound)
 LONGEST_LIMIT = max(len(event.short) for event in CLOCK_EVENTS)
@@ -38,6 +40,22 @@ def name_of(device: Device) -> str:
     if device.parent_uuid is None:
         return name
     return f"└ MIG {name.rpartition(' MIG ')[2]}"
+
+
+Part = tuple[str, Span]
+"""A label, which may be empty, and a reading."""
+
+
+def parts_in_line(parts: Sequence[Part], width: int) -> Row:
+    """Return the parts in a row. The last ones are dropped if they do not fit."""
+    drawn = []
+    for label, value in parts:
+        name = Span(f"{label} ".lstrip(), DIM)
+        drawn.append([Span(" · ", TRACK), name, value])
+    row: Row = []
+    for part in fit_columns(drawn, width + len(" · "), width_of):
+        row += part
+    return row[1:]
 
 
 def number(text: str, width: int = 5, style: Style = STRONG) -> Span:

@@ -16,6 +16,17 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 Answer = TypeVar("Answer")
+MOVES = {
+    "down": "cursor_down",
+    "j": "cursor_down",
+    "up": "cursor_up",
+    "k": "cursor_up",
+    "pagedown": "last",
+    "end": "last",
+    "pageup": "first",
+    "home": "first",
+}
+"""Keys that move the cursor, and the actions of the list for them."""
 
 
 class Dialog(ModalScreen[Answer]):
@@ -82,16 +93,12 @@ class ChoiceDialog(Dialog[Any]):
             yield self._list
 
     def on_mount(self) -> None:
-        self.at = min(self.at, len(self.choices) - 1)
+        self._list.highlighted = 0
 
     @property
     def at(self) -> int:
         """Index of the line under the cursor."""
         return self._list.highlighted or 0
-
-    @at.setter
-    def at(self, index: int) -> None:
-        self._list.highlighted = index
 
     def update(self, choices: Sequence[Choice]) -> None:
         """Show new texts for the same lines."""
@@ -115,19 +122,12 @@ class ChoiceDialog(Dialog[Any]):
 
     def press(self, key: str) -> None:
         """Handle a key."""
-        match key:
-            case "escape" | "q":
-                self.close(None)
-            case "enter":
-                self.choose(self.choices[self.at])
-            case "down" | "j":
-                self._list.action_cursor_down()
-            case "up" | "k":
-                self._list.action_cursor_up()
-            case "pagedown" | "end":
-                self._list.action_last()
-            case "pageup" | "home":
-                self._list.action_first()
+        if key in ("escape", "q"):
+            self.close(None)
+        elif key == "enter":
+            self.choose(self.choices[self.at])
+        elif key in MOVES:
+            getattr(self._list, f"action_{MOVES[key]}")()
 
 
 class ConfirmScreen(ChoiceDialog):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.events import Key
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from gputop.ui.drawing.ordered_input import OrderedInput
+from gputop.ui.drawing.ordered_input import EDITING, OrderedInput
 
 LONGEST_FILTER = 200
 PRINTABLE = r"[^\x00-\x1f\x7f-\x9f]*"
@@ -49,21 +52,18 @@ class FilterField(OrderedInput):
     `Input.Submitted` comes too late for that: keys typed meanwhile would go to the field.
     """
 
-    @property
-    def bar(self) -> FilterBar:
-        return self.query_ancestor(FilterBar)
+    at_once: ClassVar[Mapping[str, str]] = {**EDITING, "escape": "clear"}
 
     async def on_key(self, event: Key) -> None:
-        """End the filter. Textual calls `OrderedInput.on_key` for other keys."""
-        if not self.bar.typing:
-            # The key was typed after the end.
+        """Drop keys that were typed after the end. `OrderedInput.on_key` handles the others."""
+        if self.screen.focused is not self:
             event.prevent_default()
-        elif event.key == "escape":
-            event.prevent_default().stop()
-            self.bar.clear()
 
     async def action_submit(self) -> None:
-        self.bar.keep()
+        self.query_ancestor(FilterBar).end(self.value)
+
+    def action_clear(self) -> None:
+        self.query_ancestor(FilterBar).end("")
 
 
 class FilterBar(Horizontal):
@@ -79,7 +79,6 @@ class FilterBar(Horizontal):
         )
         self.field.cursor_blink = False
         self._view: FilterView | None = None
-        self._said = ""
         self._about = Static(markup=False)
         self.display = False
 
@@ -106,13 +105,14 @@ class FilterBar(Horizontal):
         self.display = view is not None and (self.typing or bool(view.typed))
         if view is None or not self.display:
             return
+        keys = "Enter keeps"
         if not self.typing:
             self.field.value = view.typed
-        keys = "Enter keeps" if self.typing else "/ changes it"
-        said = f"  {view.matches()}  {keys} · Esc clears "
-        if said != self._said:
-            self._said = said
-            self._about.update(said)
+            keys = "/ changes it"
+        about = f"  {view.matches()}  {keys} · Esc clears "
+        # An update is laid out again.
+        if about != self._about.content:
+            self._about.update(about)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
@@ -120,15 +120,8 @@ class FilterBar(Horizontal):
             self._view.type(event.value)
             self.show(self._view)
 
-    def keep(self) -> None:
-        """Keep the text. Keys are commands again."""
-        self._end(self.field.value)
-
-    def clear(self) -> None:
-        """List everything again. Keys are commands again."""
-        self._end("")
-
-    def _end(self, text: str) -> None:
+    def end(self, text: str) -> None:
+        """Filter by the text. Keys are commands again."""
         self.screen.set_focus(None)
         if self._view is not None:
             self._view.type(text)

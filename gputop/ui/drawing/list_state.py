@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -100,15 +101,10 @@ class ListState(Generic[Item]):
         column = self.sorted_by
         if column is None:
             return self._items
-        known = []
-        unknown = []
-        for item in self._items:
-            value = column.value(item)
-            if value is None:
-                unknown.append(item)
-            else:
-                known.append((value, item))
-        known.sort(key=lambda pair: pair[0], reverse=self.descending)
+        valued = [(column.value(item), item) for item in self._items]
+        known = [pair for pair in valued if pair[0] is not None]
+        known.sort(key=itemgetter(0), reverse=self.descending)
+        unknown = [item for value, item in valued if value is None]
         return [item for _, item in known] + unknown
 
     def _follow(self, lines: Sequence[Item]) -> None:

@@ -48,10 +48,8 @@ def fit_slots(
     remaining width. `least` returns the width that it keeps if a column is to be shown. Columns
     grow evenly to their `most` cells while it keeps more than `enough`.
     """
-    room = width - MARK_WIDTH
-    has_rest = any(not column.width for column in columns)
-    if has_rest:
-        room -= GAP
+    widest = [column for column in columns if not column.width]
+    room = width - MARK_WIDTH - GAP * len(widest)
     shown = fit_columns(ranked, room, lambda column: GAP + column.width, least)
     rest = room - sum(GAP + column.width for column in shown)
     cells = {column: column.width for column in shown}
@@ -61,13 +59,8 @@ def fit_slots(
         grown = max(0, min(column.most - column.width, share))
         cells[column] += grown
         rest -= grown
-    slots = []
-    for column in columns:
-        if not column.width:
-            slots.append(Slot(column, max(0, rest)))
-        elif column in cells:
-            slots.append(Slot(column, cells[column]))
-    return slots
+    cells.update(dict.fromkeys(widest, max(0, rest)))
+    return [Slot(each, cells[each]) for each in columns if each in cells]
 
 
 class ListView(Wheel, LiveView, FilterView, Generic[Item]):
@@ -88,6 +81,9 @@ class ListView(Wheel, LiveView, FilterView, Generic[Item]):
     """Number of items for which there was room at the last drawing."""
     across = 1
     """Number of items side by side."""
+    tall = 1
+    """Rows of an item."""
+    has_heading = True
 
     def __init__(
         self,
@@ -155,10 +151,11 @@ class ListView(Wheel, LiveView, FilterView, Generic[Item]):
         state = self.state
         if not state.total and not state.filter:
             return [[Span(f"  {self.nothing()}", DIM)]]
-        self.above = int(height > 1)
+        self.above = int(self.has_heading and height > 1)
         space = height - self.above
-        scrolls = space > 2 and len(state.lines) > space
-        self.room = max(1, space - scrolls)
+        needed = -(-len(state.lines) // self.across) * self.tall
+        scrolls = needed > space > self.tall + 1
+        self.room = max(1, (space - scrolls) // self.tall) * self.across
         rows = self.draw_lines(width)
         if self.above:
             rows.insert(0, self.heading(width))
@@ -194,8 +191,7 @@ class ListView(Wheel, LiveView, FilterView, Generic[Item]):
         """Return the row of an item."""
         row: Row = []
         for slot in slots:
-            row.append(Span(" " * GAP))
-            row += self.cell_of(item, slot)
+            row += [Span(" " * GAP), *self.cell_of(item, slot)]
         return list_row(row, selected=selected, focused=self.focused_list)
 
     def heading(self, width: int) -> Row:
@@ -208,15 +204,9 @@ class ListView(Wheel, LiveView, FilterView, Generic[Item]):
             if slot.column is state.sorted_by:
                 title += "▼" if state.descending else "▲"
                 style = STRONG
-            row.append(Span(" " * GAP))
-            row.append(
-                cell(
-                    title,
-                    slot.cells,
-                    style,
-                    right=slot.column.right,
-                ),
-            )
+            right = slot.column.right
+            text = cell(title, slot.cells, style, right=right)
+            row += [Span(" " * GAP), text]
         return row
 
     def _range(self, width: int) -> Row:

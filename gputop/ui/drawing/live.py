@@ -13,7 +13,6 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import ContentSwitcher
 
 from gputop.agent.device import Device
 from gputop.text import visible
@@ -57,12 +56,9 @@ class LiveView(ScrollView, can_focus=False, inherit_bindings=False):
         if self._drawn_for != drawn_for:
             self.refresh()
             return
-        changed = []
         for y, row in enumerate(self._rows):
             if row != before[y]:
-                changed.append(Region(0, y, self.size.width, 1))
-        if changed:
-            self.refresh(*changed)
+                self.refresh(Region(0, y, self.size.width, 1))
 
     def _draw(self) -> None:
         width, height = self.size
@@ -145,10 +141,7 @@ class Wheel:
 
 def space_of(tab: Widget) -> Size:
     """Return the space for a tab, also before it is shown and while a filter is below it."""
-    around = tab.parent
-    if isinstance(around, ContentSwitcher):
-        around = around.parent
-    return around.size if isinstance(around, Widget) else tab.size
+    return tab.screen.query_one("#body").size
 
 
 class LiveTab(Vertical):
@@ -159,10 +152,8 @@ class LiveTab(Vertical):
         """Device that keys act on, if the tab has one."""
         return None
 
-    @property
-    def wants_gpm(self) -> bool:
-        """True if the tab shows GPM readings, which are sampled only on demand."""
-        return False
+    wants_gpm = False
+    """True if the tab shows GPM readings, which are sampled only on demand."""
 
     def show_telemetry(self) -> None:
         """Redraw after a new sample."""
@@ -224,11 +215,9 @@ class DeviceTab(LiveTab):
 
     def action_device(self, step: int) -> None:
         """Show the device `step` places further in the list, wrapping around."""
-        devices, shown = self.telemetry.devices, self.selected
-        if devices:
-            uuid = shown.uuid if shown else None
-            now = next(
-                (n for n, each in enumerate(devices) if each.uuid == uuid),
-                -1,
-            )
-            self.show(devices[(now + step) % len(devices)].uuid)
+        uuids = [each.uuid for each in self.telemetry.devices]
+        now = -1
+        if self.selected is not None and self.selected.uuid in uuids:
+            now = uuids.index(self.selected.uuid)
+        if uuids:
+            self.show(uuids[(now + step) % len(uuids)])

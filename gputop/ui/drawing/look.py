@@ -36,15 +36,11 @@ class Theme(NamedTuple):
     """Number of colours: 256, the terminal's own 16, or 0 for none."""
 
 
-def _theme(name: str, colours: int = 256, **roles: int | str | Style) -> Theme:
+def _theme(name: str, colours: int = 256, **roles: int | str) -> Theme:
     styles = {}
     for role, each in roles.items():
-        if isinstance(each, Style):
-            styles[role] = each
-        elif isinstance(each, int):
-            styles[role] = Style(color=Color.from_ansi(each))
-        else:
-            styles[role] = Style(color=each)
+        text = f"color({each})" if isinstance(each, int) else each
+        styles[role] = Style.parse(text)
     return Theme(name, styles, colours)
 
 
@@ -71,8 +67,7 @@ COLOUR_BLIND_LIGHT = _theme(
     LEVEL_0=250, LEVEL_1=110, LEVEL_2=68, LEVEL_3=26, LEVEL_4=18, POINTER=126,
 )
 # Some palettes use bright black for the background.
-_FAINT = Style(color="default", dim=True)
-_OWN = Style(color="default")
+_FAINT, _OWN = "default dim", "default"
 ANSI = _theme(
     "ansi", 16, DIM=_FAINT, TRACK=_FAINT, LEVEL_0=_FAINT, LEVEL_4=_OWN,
     # Plain blue is hard to see.
@@ -84,11 +79,11 @@ ANSI = _theme(
 # fmt: on
 MONOCHROME = Theme(
     "monochrome",
-    dict.fromkeys(ROLES, _OWN)
+    dict.fromkeys(ROLES, Style.parse(_OWN))
     | {
-        "DIM": _FAINT,
-        "TRACK": _FAINT,
-        "FAULT": Style(color="default", reverse=True),
+        "DIM": Style.parse(_FAINT),
+        "TRACK": Style.parse(_FAINT),
+        "FAULT": Style.parse("default reverse"),
     },
     colours=0,
 )

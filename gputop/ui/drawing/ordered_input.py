@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from textual.binding import BindingsMap
 from textual.events import Key
 from textual.widgets import Input
@@ -17,9 +20,12 @@ class OrderedInput(Input):
     other.
     """
 
+    at_once: ClassVar[Mapping[str, str]] = EDITING
+    """Keys, and the actions of this field for them."""
+
     async def on_key(self, event: Key) -> None:
         """Handle editing keys, leave text to `Input`, and pass on other keys."""
-        action = EDITING.get(event.key)
+        action = self.at_once.get(event.key)
         if action is not None:
             event.prevent_default().stop()
             await self.run_action(action)

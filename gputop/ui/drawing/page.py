@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LABEL = 14
 """Cells of the labels in a group of readings."""
-NARROWEST_COLUMN = 58
+NARROWEST_COLUMN = 54
 
 
 class ScrolledPage(VerticalScroll, can_focus=False, inherit_bindings=False):

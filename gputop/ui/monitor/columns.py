@@ -66,15 +66,6 @@ def _name(item: ShownDevice) -> str:
     return f"{item.label} {name_of(item.device)}"
 
 
-def _name_style(item: ShownDevice) -> Style:
-    return TEXT if item.old_seconds is None else WARN
-
-
-def _power(item: ShownDevice) -> str:
-    r = item.readings
-    return watts_of(r.power_watts, r.power_limit_watts, "")
-
-
 def _bound(item: ShownDevice) -> str:
     """Return the bottleneck in a word, with a mark if the device has a finding."""
     word = item.bound_by.bound.known if item.bound_by else ""
@@ -89,16 +80,9 @@ def _bound_style(item: ShownDevice) -> Style:
     return sign_of(item.finding.severity).style
 
 
-def _limit(item: ShownDevice) -> str:
-    return limited_by(item.readings)[0]
-
-
-def _limit_style(item: ShownDevice) -> Style:
-    return limited_by(item.readings)[1]
-
-
-def _heat_style(item: ShownDevice) -> Style:
-    return heat_style(item.device, item.readings)
+def _power(item: ShownDevice) -> str:
+    r = item.readings
+    return watts_of(r.power_watts, r.power_limit_watts, "")
 
 
 def _state(state: int | None) -> str:
@@ -111,7 +95,6 @@ SHORTEST_BAR, LONGEST_BAR = 6, 40
 SHORTEST_NAME, LONGEST_NAME = 5, 34
 _percent = partial(percentage, unit="%")
 _quantity = partial(quantity, unit="")
-_celsius = partial(quantity, unit="°C")
 
 
 def _bar_column(title: str, value: int) -> DeviceColumn:
@@ -125,26 +108,32 @@ def _bar_column(title: str, value: int) -> DeviceColumn:
     )
 
 
-NAME = DeviceColumn("GPU", 0, _name, right=False, style=_name_style)
+NAME = DeviceColumn(
+    "GPU",
+    0,
+    _name,
+    right=False,
+    style=lambda item: TEXT if item.old_seconds is None else WARN,
+)
 BUSY = _bar_column("BUSY", BUSY_VALUE)
 USED = _bar_column("MEMORY", MEMORY_VALUE)
 HEAT = DeviceColumn(
     "TEMP",
     5,
-    lambda item: _celsius(item.readings.temperature_celsius),
+    lambda item: quantity(item.readings.temperature_celsius, "°C"),
     name="temperature_celsius",
     room=SHORTEST_NAME,
-    style=_heat_style,
+    style=lambda item: heat_style(item.device, item.readings),
 )
 BOUND = DeviceColumn("BOUND BY", 12, _bound, room=12, style=_bound_style)
 POWER = DeviceColumn("POWER W", 9, _power, name="power_watts", room=18)
 LIMIT = DeviceColumn(
     "LIMIT",
     12,
-    _limit,
+    lambda item: limited_by(item.readings)[0],
     name="clock_event_reasons",
     room=26,
-    style=_limit_style,
+    style=lambda item: limited_by(item.readings)[1],
 )
 # fmt: off
 COLUMNS = (
@@ -176,8 +165,8 @@ def slots_for(
     answering = [item for item in items if item.fault is None]
     known = []
     for column in COLUMNS[1:]:
-        lacking = [item.lacks(column.name) for item in answering]
-        if not answering or not all(lacking):
+        has = [item for item in answering if not item.lacks(column.name)]
+        if has or not answering:
             known.append(column)
     longest = max((cells_of(_name(item)) for item in items), default=0)
     longest = min(longest, LONGEST_NAME)
@@ -215,9 +204,7 @@ def _cell(item: ShownDevice, column: DeviceColumn, width: int) -> Span:
         style = DIM
         # A MIG instance lacks most readings, so a row would have mostly
         # signs of absence.
-        never = not column.name or item.lacks(column.name)
-        if never and item.device.parent_uuid is not None:
-            text = ""
+        text = "" if item.device.parent_uuid else ABSENT
     return cell(text, width, style, right=column.right)
 
 

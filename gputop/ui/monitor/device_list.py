@@ -36,7 +36,6 @@ class DevicesView(ListView[ShownDevice]):
         self.density = AUTO
         """Name of the density that the user chose, or `auto`."""
         self.current_layout = plan_layout(0, 0, 0)
-        self._space = (0, 0)
 
     @property
     def device(self) -> Device | None:
@@ -46,38 +45,32 @@ class DevicesView(ListView[ShownDevice]):
 
     def plan(self, width: int, height: int) -> DeviceLayout:
         """List the devices. Return the layout for the space that they share with processes."""
-        self._space = width, height
-        self.current_layout = self._layout(self.density)
         devices = self._telemetry.devices
+        chosen = None
+        if self.density != AUTO:
+            chosen = Density[self.density.upper()]
+        now = plan_layout(len(devices), width, height, chosen)
+        self.current_layout = now
+        self.across, self.tall = now.columns, now.panel_height
+        self.has_heading = now.density is Density.ROW
         longest = max((len(str(each.index)) for each in devices), default=1)
         shown = [
             ShownDevice(self._telemetry, each, longest) for each in devices
         ]
         self.state.fill(shown)
-        return self.current_layout
-
-    def _layout(self, density: str) -> DeviceLayout:
-        chosen = None if density == AUTO else Density[density.upper()]
-        return plan_layout(len(self._telemetry.devices), *self._space, chosen)
+        return now
 
     def next_density(self) -> None:
-        """Switch to the next density: one row, a few rows, full. The automatic choice is `auto`."""
+        """Switch to the next density: one row, a few rows, full."""
         order = [*Density]
-        following = order[
-            (order.index(self.current_layout.density) + 1) % len(order)
-        ]
-        automatic = self._layout(AUTO).density
-        self.density = (
-            AUTO if following is automatic else following.name.lower()
-        )
+        now = order.index(self.current_layout.density)
+        self.density = order[(now + 1) % len(order)].name.lower()
 
     def is_right(self, uuid: str) -> bool:
         """Return True if the device with that UUID is shown in the right half."""
-        shown = self.state.window(self.room, self.across)
-        for place, item in enumerate(shown):
-            if item.device.uuid == uuid:
-                return 2 * (place % self.across) >= self.across
-        return False
+        uuids = [item.device.uuid for item in self.state.lines]
+        place = uuids.index(uuid) % self.across if uuid in uuids else 0
+        return 2 * place >= self.across
 
     def action_side(self, step: int) -> None:
         self.action_move(step)
@@ -105,53 +98,41 @@ class DevicesView(ListView[ShownDevice]):
         return list_row(row, selected=selected, focused=self.focused_list)
 
     def draw(self, width: int, height: int) -> list[Row]:
-        now = self.current_layout
-        if now.panel_width > width:
+        if self.current_layout.panel_width > width:
             return []
-        self.across = now.columns
-        self.above = int(now.density is Density.ROW and height > 1)
-        space = height - self.above
-        lines = -(-self.state.total // now.columns)
-        scrolls = lines * now.panel_height > space > now.panel_height
-        room = max(1, (space - scrolls) // now.panel_height)
-        self.room = room * now.columns
-        rows = self._drawn(now)
-        if self.above:
-            heading = [self.heading(now.panel_width)]
-            rows = [
-                *beside([heading] * self.across, now.panel_width, GAP),
-                *rows,
-            ]
-        if scrolls:
-            rows.append(self._range(width))
-        return rows
+        return super().draw(width, height)
 
-    def _drawn(self, now: DeviceLayout) -> list[Row]:
+    def heading(self, width: int) -> Row:  # noqa: ARG002 - that of a column
+        one = super().heading(self.current_layout.panel_width)
+        return self._beside([[one]] * self.across)[0]
+
+    def draw_lines(self, width: int) -> list[Row]:  # noqa: ARG002 - that of a column
         """Draw the devices on screen."""
+        now, focused = self.current_layout, self.focused_list
+        slots = self.slots(now.panel_width) if self.has_heading else ()
         shown = self.state.window(self.room, self.across)
-        slots: Sequence[Slot[ShownDevice]] = ()
-        if now.density is Density.ROW:
-            slots = self.slots(now.panel_width)
-        size = now.density, now.panel_width, now.panel_height
-        focused = self.focused_list
         blocks = []
         for number, item in enumerate(shown, self.state.first):
             selected = number == self.state.at
-            if slots:
+            if self.has_heading:
                 drawn = [self.line(item, slots, selected=selected)]
             else:
                 drawn = panel.draw(
                     item,
-                    *size,
+                    now.density,
+                    now.panel_width,
+                    now.panel_height,
                     selected=selected,
                     focused=focused,
                 )
             blocks.append(drawn)
         rows: list[Row] = []
         for start in range(0, len(blocks), self.across):
-            line = blocks[start : start + self.across]
-            rows += beside(line, now.panel_width, GAP)
+            rows += self._beside(blocks[start : start + self.across])
         return rows
+
+    def _beside(self, blocks: Sequence[list[Row]]) -> list[Row]:
+        return beside(blocks, self.current_layout.panel_width, GAP)
 
     def number_at(self, x: int, y: int) -> int:
         now = self.current_layout

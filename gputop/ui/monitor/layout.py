@@ -65,10 +65,15 @@ def _layout_at(
     """Return the layout with the fewest columns that gives each panel a chart, else with the
     tallest panels."""
     heading = density is Density.ROW
-    narrowest = NARROWEST_ROW if heading else NARROWEST_PANEL
+    narrowest, fewest = (
+        NARROWEST_PANEL,
+        -(-(width + GAP) // (WIDEST_PANEL + GAP)),
+    )
+    if heading:
+        narrowest, fewest = NARROWEST_ROW, 1
     most = max(1, min(devices, (width + GAP) // (narrowest + GAP)))
-    best = None
-    for columns in range(1, most + 1):
+    fitting = []
+    for columns in range(min(fewest, most), most + 1):
         lines = max(1, -(-devices // columns))
         panel_width = (width - (columns - 1) * GAP) // columns
         panel_height = int(density)
@@ -82,13 +87,9 @@ def _layout_at(
             panel_height,
             rows,
         )
-        too_wide = (
-            panel_width > WIDEST_PANEL and not heading and columns < most
-        )
-        if too_wide or rows > room:
-            continue
-        if panel_height >= CHART_ROWS or heading:
-            return layout
-        if best is None or panel_height > best.panel_height:
-            best = layout
-    return best or layout
+        if rows <= room:
+            fitting.append(layout)
+    return max(
+        fitting or [layout],
+        key=lambda each: min(each.panel_height, CHART_ROWS),
+    )

@@ -5,17 +5,18 @@ from __future__ import annotations
 from rich.style import Style
 
 from gputop.agent.device import DeviceSample
+from gputop.schema.values import rate
 from gputop.text import (
     ABSENT,
     age,
     fit_columns,
-    in_unit_of,
     percentage,
     quantity,
     size,
+    used_of,
     watts_of,
 )
-from gputop.ui.drawing import cells, charts, palette
+from gputop.ui.drawing import charts, palette
 from gputop.ui.drawing.cells import (
     Row,
     Span,
@@ -23,25 +24,29 @@ from gputop.ui.drawing.cells import (
     beside,
     cell,
     clip,
+    clip_advice,
     faded,
     fit,
+    paragraph,
     reading,
+    rule_of,
     share_of,
     width_of,
 )
 from gputop.ui.drawing.charts import Chart
 from gputop.ui.drawing.device_cells import (
     LONGEST_LIMIT,
+    Part,
     bound_row,
     heat_style,
     limited_by,
     memory_style,
     name_of,
     number,
+    parts_in_line,
     sign_of,
 )
-from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TAB, TRACK, WARN
-from gputop.ui.monitor.details import detail_rows
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TAB, WARN
 from gputop.ui.monitor.layout import NARROWEST_PANEL, Density
 from gputop.ui.monitor.shown_device import ShownDevice
 from gputop.ui.trouble import Trouble
@@ -50,10 +55,13 @@ LABEL, VALUE = 7, 20
 """Width of the label before a bar or chart, and of the text after it."""
 LEAST_CHART, MOST_CHART = 2, 6
 """Minimum and maximum number of rows of a chart."""
-BARRED = (charts.BUSY, charts.SM_ACTIVE, charts.MEMORY, charts.POWER)
-"""Charts of readings that already have a bar in the panel."""
 DETAIL_ROWS = 4
 """Most rows of further readings."""
+
+BOTH_LINKS = len(
+    "PCIe ↓ 1.00 GiB/s ↑ 1.00 GiB/s · NVLink ↓ 1.00 GiB/s ↑ 1.00 GiB/s"
+)
+"""Cells in which both links fit, whatever their traffic, so that lines do not come and go."""
 
 
 def draw(
@@ -74,23 +82,20 @@ def draw(
         mark, label = Span("▌", ACCENT), TAB
         if focused:
             name = TAB
-    fault = shown.fault
     left = [
         mark,
         Span(f"{shown.label} ", label),
         Span(name_of(shown.device), name),
         Span(" "),
     ]
-    right = _title_end(shown, width - width_of(left), density, fault)
-    if density is Density.FULL:
-        end = Span(" ", TRACK)
-        rows = [cells.rule_of(left, [*right, end], width)]
-    else:
-        rows = [cells.spread(left, [*right, Span(" ")], width)]
+    bars = density is Density.FULL
+    right = _title_end(shown, width - width_of(left), bars=bars)
+    rows = [rule_of(left, [*right, Span(" ")], width)]
     inner, room = width - 3, height - 1
-    body = _body(shown, density, inner, room)
-    if fault is not None:
-        body = _fault_rows(fault, inner, room)
+    if shown.fault is None:
+        body = _body(shown, density, inner, room)
+    else:
+        body = _fault_rows(shown.fault, inner, room)
     for row in body[:room]:
         rows.append([mark, Span("  "), *row])
     rows += [[mark]] * (height - len(rows))
@@ -110,13 +115,12 @@ def _body(
             rows.append(_power_bar(shown.readings, width))
         left = room - 1 - len(rows)
         most = min(DETAIL_ROWS, max(1, left - LEAST_CHART))
-        rows += detail_rows(shown, width, most)
+        rows += _detail_rows(shown, width, most)
         rows += _charts(shown, width, room - 1 - len(rows))
     first = bound_row(shown.bound_by, shown.finding, width)
-    if shown.old_seconds is not None:
+    if shown.trouble is not None:
         rows = faded(rows)
-        if shown.trouble is not None:
-            first = [Span(clip(shown.trouble.remedy, width), WARN)]
+        first = [Span(clip(shown.trouble.remedy, width), WARN)]
     return [first, *rows]
 
 
@@ -127,16 +131,14 @@ def _charts(
 ) -> list[Row]:
     """Draw as many charts as fit, in two columns if there is room."""
     columns = 2 if width >= 2 * NARROWEST_PANEL + 2 else 1
-    wanted = shown.charts
-    many = min(len(wanted), columns * (rows // LEAST_CHART))
-    if many < 1:
+    wanted = shown.charts[: columns * max(0, rows // LEAST_CHART)]
+    if not wanted:
         return []
-    columns = min(columns, many)
-    lines = -(-many // columns)
+    lines = -(-len(wanted) // columns)
     height = min(MOST_CHART, rows // lines)
     each = (width - 2 * (columns - 1)) // columns
     blocks: list[list[Row]] = [[] for _ in range(columns)]
-    for place, chart in enumerate(wanted[:many]):
+    for place, chart in enumerate(wanted):
         blocks[place // lines] += _chart(shown, chart, each, height)
     return beside(blocks, each, 2)
 
@@ -148,73 +150,59 @@ def _chart(
     height: int,
 ) -> list[Row]:
     """Draw a chart with its name, newest value, scale and time span."""
-    telemetry, across = shown.telemetry, max(1, width - LABEL - VALUE)
+    telemetry, across = shown.telemetry, max(1, width - charts.GUTTER)
     now = telemetry.history.elapsed
     axis = charts.axis_of(now, across, telemetry.interval)
     drawn = charts.device_chart(telemetry, shown.device, chart, axis)
-    value = drawn.value
-    if chart in BARRED:
-        value = ""
-    scale = f" {drawn.scale} {axis.text}"
-    right = [reading(f" {value}", STRONG), Span(clip(scale, VALUE), DIM)]
-    right += [Span("")] * (height - 2)
-    left = [cell(chart.short, LABEL, DIM)] + [Span(" " * LABEL)] * (height - 1)
-    rows = []
-    for label, row, text in zip(left, drawn.plot(height), right, strict=True):
-        rows.append(fit([label, *row, text], width))
-    return rows
+    scale = f"{drawn.scale} {axis.text}"
+    return drawn._replace(scale=scale).rows(height)
 
 
-def _title_end(
-    shown: ShownDevice,
-    room: int,
-    density: Density,
-    fault: Trouble | None,
-) -> Row:
+def _title_end(shown: ShownDevice, room: int, *, bars: bool) -> Row:
     """Return the end of a title: the reason of low clocks or the age, and figures that fit."""
-    r = shown.readings
-    limit, style = limited_by(r)
+    limit, style = limited_by(shown.readings)
     figures: Row = []
-    if fault is None:
-        # The name is more useful than the last figures. Room for a limit is
-        # always reserved, so that nothing moves when a limit appears or
-        # disappears.
-        room -= max(0, 2 - len(shown.label)) + LONGEST_LIMIT + 2
-        ranked = _figures(shown, bars=density is Density.FULL)
+    if shown.fault is None:
+        # Room for a limit is always reserved, so that nothing moves when one
+        # appears. The name is more useful than the last figures.
+        room -= LONGEST_LIMIT + 3
+        ranked = _figures(shown, bars=bars)
         for figure in fit_columns(ranked, room, width_of) or ranked[:1]:
             figures += figure
     if shown.old_seconds is not None:
         (figures,) = faded([figures])
         limit, style = f"{age(shown.old_seconds)} old", WARN
     if limit:
-        return [Span(f"  {limit}", style), *figures]
+        figures.insert(0, Span(f"  {limit}", style))
     return figures
 
 
 def _figures(shown: ShownDevice, *, bars: bool) -> list[Row]:
     """Return the figures of a title, the most useful first; with `bars`, no power or clock."""
     r = shown.readings
-    figures: list[Row] = []
-    if not shown.lacks("temperature_celsius"):
-        text = quantity(r.temperature_celsius, "°C")
-        figures.append([reading(text, heat_style(shown.device, r))])
-    if not (bars or shown.lacks("power_watts")):
-        figures.append([reading(watts_of(r.power_watts, r.power_limit_watts))])
-    if not (bars or shown.lacks("sm_clock_mhz")):
-        figures.append([reading(quantity(r.sm_clock_mhz, " MHz"))])
+    heat = quantity(r.temperature_celsius, "°C")
+    figures = [
+        ("temperature_celsius", reading(heat, heat_style(shown.device, r))),
+    ]
+    if not bars:
+        watts = watts_of(r.power_watts, r.power_limit_watts)
+        figures.append(("power_watts", reading(watts)))
+        clock = quantity(r.sm_clock_mhz, " MHz")
+        figures.append(("sm_clock_mhz", reading(clock)))
     if r.performance_state is not None:
-        figures.append([Span(f"P{r.performance_state}")])
-    return [[Span("  "), *figure] for figure in figures]
+        figures.append(("", Span(f"P{r.performance_state}")))
+    has = [span for name, span in figures if not shown.lacks(name)]
+    return [[Span("  "), span] for span in has]
 
 
 def _fault_rows(fault: Trouble, width: int, room: int) -> list[Row]:
     what = sign_of(fault.severity).style
-    rows = cells.paragraph(fault.what, width, what)
-    rows += cells.paragraph(fault.remedy, width)
+    rows = paragraph(fault.what, width, what)
+    rows += paragraph(fault.remedy, width)
     if len(rows) > room:
         return [
             [Span(clip(fault.what, width), what)],
-            [Span(cells.clip_advice(fault.remedy, width))],
+            [Span(clip_advice(fault.remedy, width))],
         ]
     return rows
 
@@ -248,11 +236,7 @@ def _busy_bar(shown: ShownDevice, width: int) -> Row:
 
 def _memory_bar(shown: ShownDevice, width: int) -> Row:
     used, total = shown.memory
-    value = [number(ABSENT)]
-    if used is not None:
-        text = in_unit_of(used, total)
-        value = [number(text, 5, memory_style(used, total))]
-        value.append(Span(f" of {size(total)}", DIM))
+    value = _of_limit(used_of(used, total), memory_style(used, total))
     label = "host" if shown.device.memory_is_shared else "mem"
     return _labelled_bar(
         label,
@@ -265,10 +249,73 @@ def _memory_bar(shown: ShownDevice, width: int) -> Row:
 
 def _power_bar(r: DeviceSample, width: int) -> Row:
     share = share_of(r.power_watts, r.power_limit_watts)
-    value = [number(quantity(r.power_watts, ""))]
-    if r.power_watts is not None:
-        limit = ""
-        if r.power_limit_watts is not None:
-            limit = f" of {quantity(r.power_limit_watts, '')}"
-        value.append(Span(f"{limit} W", DIM))
+    value = _of_limit(watts_of(r.power_watts, r.power_limit_watts), STRONG)
     return _labelled_bar("power", share, palette.POWER, value, width)
+
+
+def _of_limit(text: str, style: Style) -> Row:
+    """Return `71.2/79.6 GiB` as a number in that style, and ` of 79.6 GiB`."""
+    value, slash, limit = text.partition("/")
+    row = [number(value, max(5, len(value)), style)]
+    if slash:
+        row.append(Span(f" of {limit}", DIM))
+    return row
+
+
+def _detail_rows(shown: ShownDevice, width: int, most: int) -> list[Row]:
+    """Draw the readings in up to `most` rows, the most useful first.
+
+    A supported reading is shown even without a value. The device page says why it is missing.
+    """
+    device, r = shown.device, shown.readings
+    clock = _of(r.sm_clock_mhz, device.sm_clock_max_mhz)
+    memory = _of(r.memory_clock_mhz, device.memory_clock_max_mhz)
+    units = [
+        ("SM", "sm_clock_mhz", clock),
+        ("SM active", "sm_active_percent", percentage(r.sm_active_percent)),
+        ("DRAM", "dram_active_percent", percentage(r.dram_active_percent)),
+        (
+            "occupancy",
+            "sm_occupancy_percent",
+            percentage(r.sm_occupancy_percent),
+        ),
+    ]
+    # SM active has a bar already.
+    if shown.activity is charts.SM_ACTIVE:
+        del units[1]
+    others = [
+        ("mem", "memory_clock_mhz", memory),
+        (
+            "bus",
+            "memory_utilization_percent",
+            percentage(r.memory_utilization_percent),
+        ),
+        ("fan", "fan_percent", percentage(r.fan_percent)),
+    ]
+    if r.memory_reserved_bytes:
+        reserved = size(r.memory_reserved_bytes)
+        others.append(("reserved", "memory_reserved_bytes", reserved))
+    lines: list[list[Part]] = []
+    for named in (units, others):
+        has = [each for each in named if not shown.lacks(each[1])]
+        lines.append([(label, reading(text)) for label, _, text in has])
+    links: list[Part] = []
+    for label, received, sent in (
+        ("PCIe", r.pcie_rx_bytes_per_second, r.pcie_tx_bytes_per_second),
+        ("NVLink", r.nvlink_rx_bytes_per_second, r.nvlink_tx_bytes_per_second),
+    ):
+        # Show both directions of a link, or neither.
+        if (received, sent) != (None, None):
+            traffic = Span(f"↓ {rate(received)} ↑ {rate(sent)}")
+            links.append((label, traffic))
+    if width >= BOTH_LINKS:
+        lines.append(links)
+    else:
+        lines += [[link] for link in links]
+    return [parts_in_line(parts, width) for parts in lines if parts][:most]
+
+
+def _of(value: int | None, maximum: int | None) -> str:
+    if value is None:
+        return ABSENT
+    return f"{value} MHz" if maximum is None else f"{value}/{maximum} MHz"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from gputop.agent.device import Absence, Device, DeviceSample
-from gputop.health.findings import BoundBy, Finding
+from gputop.agent.device import Absence, Device
 from gputop.ui.drawing import charts
 from gputop.ui.drawing.charts import Chart
 from gputop.ui.telemetry import Telemetry
@@ -15,51 +12,34 @@ OF_DEVICE, OF_ALL = 6, 8
 """Number of charts of one among several devices, and of a single device with its host."""
 
 
-class ShownDevice(NamedTuple):
-    """A device, and the telemetry with its readings."""
+class ShownDevice:
+    """A device, its readings, and all that is known about it at the newest sample."""
 
-    telemetry: Telemetry
-    device: Device
-    index_cells: int = 1
-    """Width of the longest device index, so that names are aligned."""
-
-    @property
-    def label(self) -> str:
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        device: Device,
+        index_cells: int = 1,
+    ) -> None:
+        """Read the telemetry. `index_cells` are those of the longest index, to align names."""
+        self.telemetry, self.device = telemetry, device
+        space = index_cells - len(str(device.index))
+        self.label = " " * space + device.number
         """Number on its machine, without the machine, which is the only one on the monitor."""
-        number = self.device.number
-        space = self.index_cells - len(str(self.device.index))
-        return " " * space + number
-
-    @property
-    def readings(self) -> DeviceSample:
-        return self.telemetry.readings(self.device.uuid)
-
-    @property
-    def finding(self) -> Finding | None:
+        self.readings = telemetry.readings(device.uuid)
+        self.finding = telemetry.problems.get(device.uuid)
         """Gravest finding about the device."""
-        return self.telemetry.problems.get(self.device.uuid)
-
-    @property
-    def bound_by(self) -> BoundBy | None:
+        self.bound_by = telemetry.judgement.bound_by.get(device.uuid)
         """Bottleneck of the device, if it has been judged."""
-        return self.telemetry.judgement.bound_by.get(self.device.uuid)
-
-    @property
-    def old_seconds(self) -> float | None:
+        self.old_seconds = telemetry.old_seconds(self.readings)
         """Age of the readings, if they are outdated."""
-        return self.telemetry.old_seconds(self.readings)
-
-    @property
-    def trouble(self) -> Trouble | None:
+        self.trouble = device_trouble(telemetry, device)
         """Reason why its readings are missing or old, or its fault."""
-        return device_trouble(self.telemetry, self.device)
 
     @property
     def fault(self) -> Trouble | None:
         """Fault that is shown instead of readings. Old readings are shown, but faded."""
-        if self.old_seconds is not None:
-            return None
-        return self.trouble
+        return self.trouble if self.old_seconds is None else None
 
     @property
     def memory(self) -> tuple[int | None, int | None]:
@@ -90,7 +70,5 @@ class ShownDevice(NamedTuple):
     def charts(self) -> list[Chart]:
         """Charts of its readings, the most useful first; of the host only for a single device."""
         many = OF_ALL if len(self.telemetry.devices) == 1 else OF_DEVICE
-        wanted = list(charts.CHARTS[:many])
-        if self.lacks(charts.BUSY.name):
-            wanted[0] = charts.SM_ACTIVE
+        wanted = [self.activity, *charts.CHARTS[1:many]]
         return [chart for chart in wanted if not self.lacks(chart.name)]

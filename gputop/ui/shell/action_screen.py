@@ -57,6 +57,11 @@ class ActionScreen(Screen[None]):
 
     actions: ClassVar[Sequence[Action]]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.named: dict[str, DOMNode] = {"screen": self}
+        """Objects that an action can name as its handler, besides the app."""
+
     @property
     def app(self) -> GputopApp:  # type: ignore[override] # Textual's is writeable to mypy alone
         return cast("GputopApp", super().app)
@@ -126,10 +131,8 @@ class ActionScreen(Screen[None]):
 
     def show_keys(self) -> None:
         """List the keys in the footer again if others are drawn there."""
-        wanted = []
-        for each in self.active_bindings.values():
-            if each.binding.show:
-                wanted.append(each.binding.description)
+        bindings = [each.binding for each in self.active_bindings.values()]
+        wanted = [each.description for each in bindings if each.show]
         # The screen may be closing.
         for footer in self.query(Footer):
             keys = footer.children
@@ -161,16 +164,12 @@ class ActionScreen(Screen[None]):
         targets = {action.target: handler}
         return await self.app.run_action(action.action, handler, targets)
 
-    def targets(self, action: Action) -> Sequence[DOMNode]:
-        """Return the widgets for the action. The first one with the method handles it."""
-        if action.target == "app":
-            return (self.app,)
-        if action.target == "screen":
-            return (self,)
-        return self.actors
-
     def _handler(self, action: Action) -> DOMNode | None:
-        for node in self.targets(action):
+        """Return the widget that the action names, or the first one of the view that has it."""
+        if action.target == "app":
+            return self.app
+        named = self.named.get(action.target)
+        for node in self.actors if named is None else (named,):
             if hasattr(node, f"action_{action.name}"):
                 return node
         return None

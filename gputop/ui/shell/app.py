@@ -122,7 +122,7 @@ class GputopApp(SteadyApp, inherit_bindings=False):
         problems: Sequence[Problem] = (),
         config: Path | None = None,
         terminal: look.Terminal = ANY_TERMINAL,
-        first: Screen[None] | None = None,
+        first: ActionScreen | None = None,
         **dashboard: Any,
     ) -> None:
         """Start with the screen `first`, or else with the dashboard of `stream`.
@@ -152,8 +152,9 @@ class GputopApp(SteadyApp, inherit_bindings=False):
             assert stream is not None
             first = Dashboard(stream, python, **dashboard)
         self.first = first
+        """The screen below all dialogs."""
 
-    def get_default_screen(self) -> Screen[None]:
+    def get_default_screen(self) -> ActionScreen:
         return self.first
 
     def on_load(self) -> None:
@@ -195,24 +196,11 @@ class GputopApp(SteadyApp, inherit_bindings=False):
     def _tick(self) -> None:
         if not self.is_headless and not os.isatty(0):
             self._leave()
-        if (screen := self._action_screen) is not None:
-            screen.tick()
+        self.first.tick()
         self.apply_dropped_resize()
 
-    @property
-    def _action_screen(self) -> ActionScreen | None:
-        """The current screen, even if a dialog is above it."""
-        for screen in reversed(self.screen_stack):
-            if isinstance(screen, ActionScreen):
-                return screen
-        return None
-
     async def action_quit(self, status: int = 0) -> None:
-        screen = self._action_screen
-        if screen is None:
-            self.exit(return_code=status)
-        else:
-            await screen.quit(status)
+        await self.first.quit(status)
 
     def _leave(self) -> None:
         """End because of a signal or a lost terminal, as soon as no tab is being created."""
@@ -229,17 +217,17 @@ class GputopApp(SteadyApp, inherit_bindings=False):
 
     def get_system_commands(
         self,
-        screen: Screen[Any],
+        screen: Screen[Any],  # noqa: ARG002 - always the first one
     ) -> Iterable[SystemCommand]:
         """Yield the commands of the palette: the screen's actions, and the themes."""
-        if isinstance(screen, ActionScreen):
-            for action in screen.actions:
-                listed = action.name not in ("command_palette", *CURSOR)
-                if listed and screen.offers(action):
-                    keys = " ".join(action.key_names)
-                    do = partial(screen.act, action)
-                    yield SystemCommand(f"{action.help} ({keys})", "", do)
-        for name in self.other_themes:
+        first = self.first
+        for action in first.actions:
+            listed = action.name not in ("command_palette", *CURSOR)
+            if listed and first.offers(action):
+                keys = " ".join(action.key_names)
+                do = partial(first.act, action)
+                yield SystemCommand(f"{action.help} ({keys})", "", do)
+        for name in self._terminal.themes:
             do_theme = partial(self.action_theme, name)
             yield SystemCommand(f"Theme: {name}", "", do_theme)
 
@@ -294,28 +282,20 @@ class GputopApp(SteadyApp, inherit_bindings=False):
             return
         self.look = chosen
         for screen in self.screen_stack:
-            for widget in screen.query(
-                "*",
-                # Otherwise, each drawn line stays in memory, in up to four looks.
-            ):
-                widget.refresh()
+            # Otherwise, each drawn line stays in memory, in up to four looks.
+            screen.query("*").refresh()
             screen.refresh()
-
-    @property
-    def other_themes(self) -> list[str]:
-        """Names of the other themes that the terminal can show, starting after the current one."""
-        names = [*self._terminal.themes]
-        at = names.index(now) if (now := self.look.theme.name) in names else 0
-        return [*names[at + 1 :], *names[:at]]
 
     def action_theme(self, name: str = "") -> None:
         """Show the theme with that name, or the next one, and report its name."""
-        if name or (others := self.other_themes):
-            self.change_settings(theme=name or others[0])
-            self.show_look()
-            self.notify(f"Theme: {self.look.theme.name}")
-        else:
+        names = self._terminal.themes
+        if len(names) < 2:
             self.notify("This terminal's colours allow only one theme")
+            return
+        following = names.index(self.look.theme.name) + 1
+        self.change_settings(theme=name or names[following % len(names)])
+        self.show_look()
+        self.notify(f"Theme: {self.look.theme.name}")
 
     async def action_save(self) -> None:
         try:
@@ -346,9 +326,8 @@ class GputopApp(SteadyApp, inherit_bindings=False):
         self.clear_notifications()
         # Textual never removes the container of a notification.
         for screen in self.screen_stack:
-            for around in screen.query("ToastHolder"):
-                # The caller may be outside of the app.
-                self.call_later(around.remove)
+            # The caller may be outside of the app.
+            self.call_later(screen.query("ToastHolder").remove)
         message = "\n".join(map(visible, message.splitlines()))
         super().notify(
             message,

@@ -83,15 +83,11 @@ class Dashboard(ActionScreen):
         super().__init__()
         self._stream, self._replay = stream, replay
         self._recordings = Recordings(
-            self.notify,
-            self._recording_changed,
-            record,
+            self.notify, self._recording_changed, record
         )
         clock = time.monotonic if replay is None else replay.now
         self.telemetry = Telemetry(
-            clock,
-            replayed=replay is not None,
-            show_secrets=show_secrets,
+            clock, replayed=replay is not None, show_secrets=show_secrets
         )
         self._events = EventWatch()
         self._rung: set[tuple[object, ...]] = set()
@@ -101,10 +97,7 @@ class Dashboard(ActionScreen):
 
     def compose(self) -> ComposeResult:
         extra = self._extra
-        more_tabs = []
-        if extra is not None:
-            more_tabs.append((extra.name, f" {extra.title} "))
-        self._header = Header(self.telemetry, more_tabs)
+        self._header = Header(self.telemetry)
         self._table = ProcessTable()
         self._table.set_filter(self._search)
         self._monitor = MonitorTab(self.telemetry, self._table)
@@ -113,22 +106,21 @@ class Dashboard(ActionScreen):
             ProcessesTab(self.telemetry, self._table),
         ]
         if extra is not None:
-            tabs.append(extra.make(self.telemetry))
-            if extra.is_first:
-                tabs.insert(0, tabs.pop())
+            place = 0 if extra.is_first else len(tabs)
+            tabs.insert(place, extra.make(self.telemetry))
+            self._header.titles += ((extra.name, f" {extra.title} "),)
+        ask = self._stream.ask
         self.tabs = Tabs(
-            self.telemetry,
-            tabs,
-            self._python,
-            self._stream.ask,
-            self._switched,
+            self.telemetry, tabs, self._python, ask, self._switched
         )
+        self.named["tabs"] = self.tabs
         self._header.tab = self.tabs.shown
         self._filter = FilterBar()
         self._apply_settings()
         yield self._header
         if self._replay is not None:
             self._bar = ReplayBar(self.telemetry, self._replay)
+            self.named["replay"] = self._bar
             yield self._bar
         with Vertical(id="body"):
             yield self.tabs
@@ -174,7 +166,7 @@ class Dashboard(ActionScreen):
                 benchmark.add_sample(record)
             else:
                 benchmark.show_targets()
-        if self.telemetry.has_hosts and not self.tabs.has_hosts:
+        if self.telemetry.has_hosts and not self.tabs.has("hosts"):
             await self.tabs.show_hosts()
 
     async def _play(self, played: Played) -> None:
@@ -201,24 +193,20 @@ class Dashboard(ActionScreen):
         if isinstance(record, Inventory):
             return
         if isinstance(record, Sample):
-            telemetry = self.telemetry
-            for notice in self._events.notices(
-                record,
-                telemetry.devices,
-                telemetry.findings,
-            ):
+            devices, findings = self.telemetry.devices, self.telemetry.findings
+            for notice in self._events.notices(record, devices, findings):
                 announce(notice, self.app)
         self._ring()
         if not self.telemetry.paused:
             self.show()
 
     def _ring(self) -> None:
-        problems: set[tuple[object, ...]] = set()
-        for each in self.telemetry.findings:
-            if each.severity > Severity.INFORMATION:
-                problems.add(each.key)
+        findings = self.telemetry.findings
+        grave = [e for e in findings if e.severity > Severity.INFORMATION]
+        problems = {each.key for each in grave}
         if problems - self._rung:
-            self.show_status()
+            # Even during a pause.
+            self._header.redraw()
             if self.app.settings.bell:
                 self.app.bell()
         self._rung = problems
@@ -229,11 +217,6 @@ class Dashboard(ActionScreen):
             self.tabs.tab.wants_gpm or self._recordings.current is not None
         )
         self._stream.ask(gpm=self.app.settings.gpm and wanted)
-
-    def show_status(self) -> None:
-        """Show a new problem, or that a recording has started or ended, even during a pause."""
-        self._header.recording = self._recordings.current is not None
-        self._header.redraw()
 
     def tick(self) -> None:
         """Show missing data, or the progress of a replay."""
@@ -265,14 +248,6 @@ class Dashboard(ActionScreen):
     def actors(self) -> Sequence[DOMNode]:
         return self.tabs.tab.key_handlers
 
-    def targets(self, action: Action) -> Sequence[DOMNode]:
-        match action.target:
-            case "tabs":
-                return (self.tabs,)
-            case "replay" if self._bar is not None:
-                return (self._bar,)
-        return super().targets(action)
-
     @property
     def field(self) -> FilterView | None:
         """View that can be filtered, if there is one."""
@@ -291,12 +266,10 @@ class Dashboard(ActionScreen):
         match action.id:
             case "back" if self.focused is not None:
                 return "Leave the field"
-            case "back" if (
-                self.tabs.shown == "monitor" and self.tabs.has_hosts
-            ):
-                return "Hosts"
             case "back" if self.tabs.shown in (*PAGES, "process", "ranks"):
                 return "Back"
+            case "back" if self.telemetry.host_name is not None:
+                return "Hosts"
             case "details" if self.tabs.shown == "process":
                 return "GPU"
             case "switch" if self.tabs.on_processes:
@@ -307,23 +280,18 @@ class Dashboard(ActionScreen):
                 self._replay is not None and not self._replay.playing
             ):
                 return "Play"
-            case "bench.stop" | "ranks" if not self._has_object(action):
+            case "bench.stop" if not self.tabs.is_testing:
+                return ""
+            case "ranks" if not self.telemetry.has_ranks:
                 return ""
         return action.label
-
-    def _has_object(self, action: Action) -> bool:
-        """Return True if there is a stress test to stop, or a job whose ranks can be shown."""
-        if action.id == "ranks":
-            return self.telemetry.has_ranks
-        benchmark = self.tabs.benchmark
-        return benchmark is not None and benchmark.running
 
     def order(self, action: Action) -> int:
         """Return the sort key. Keys of a replay or of focused processes come first among the
         others."""
-        first = action.when == "replay"
-        if self.tabs.on_processes and action.is_for_processes:
-            first = True
+        first = action.when == "replay" or (
+            self.tabs.on_processes and action.is_for_processes
+        )
         return super().order(action) + (not first)
 
     def offers(self, action: Action) -> bool:
@@ -371,17 +339,15 @@ class Dashboard(ActionScreen):
         self._recordings.toggle()
 
     def _recording_changed(self) -> None:
-        self.show_status()
+        self._header.recording = self._recordings.current is not None
+        self._header.redraw()
         self._ask_gpm()
 
     def action_interval(self, step: int) -> None:
         now = self.app.settings.interval
-        shorter = [seconds for seconds in INTERVALS if seconds < now]
-        longer = [seconds for seconds in INTERVALS if seconds > now]
-        if step > 0 and longer:
-            now = longer[0]
-        if step < 0 and shorter:
-            now = shorter[-1]
+        further = [each for each in INTERVALS if (each - now) * step > 0]
+        if further:
+            now = min(further, key=lambda each: abs(each - now))
         self.app.change_settings(interval=now)
         self._stream.ask(interval=now)
         self.notify(f"A sample every {now:g} s")
@@ -444,7 +410,7 @@ class Dashboard(ActionScreen):
     def action_leave(self) -> None:
         """Leave a field, a filter or a page, and finally return to the monitor."""
         if self._filter.typing:
-            self._filter.clear()
+            self._filter.end("")
         elif self.focused is not None:
             self.set_focus(None)
         elif not (self.field and self.field.clear_filter()):
@@ -459,7 +425,7 @@ class Dashboard(ActionScreen):
             lambda a: (
                 a.when != other
                 and not (a.name == "signal" and readonly)
-                and (self.tabs.has_hosts or a.tabs != HOSTS)
+                and (self.tabs.has("hosts") or a.tabs != HOSTS)
                 and (
                     self.tabs.has("training")
                     or not (a.tabs == TRAINING or a.id == "tab.training")

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shlex
 from asyncio.subprocess import DEVNULL
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.agent.device import Device, DeviceState
@@ -35,7 +35,7 @@ class EventWatch:
     """Compares each sample with the previous one."""
 
     def __init__(self) -> None:
-        self._before: Mapping[str, list[Process]] = {}
+        self._before: dict[str, list[Process]] = {}
         self._faults: set[tuple[object, ...]] = set()
 
     def notices(
@@ -55,16 +55,15 @@ class EventWatch:
                 continue
             if "processes" in readings.absent:
                 continue
-            running = {
-                (each.pid, each.start_time) for each in now[device.uuid]
-            }
-            for process in self._before.get(device.uuid, ()):
-                gone = (process.pid, process.start_time) not in running
-                if gone and _is_job(process, sample.time):
-                    ended[process.pid] = process
-            if self._before.get(device.uuid) and not running:
+            before = self._before.get(device.uuid, [])
+            running = self._before[device.uuid] = now[device.uuid]
+            known = {(each.pid, each.start_time) for each in running}
+            for each in before:
+                is_gone = (each.pid, each.start_time) not in known
+                if is_gone and _is_job(each, sample.time):
+                    ended[each.pid] = each
+            if before and not running:
                 free.append(label_of(device))
-            self._before = {**self._before, device.uuid: now[device.uuid]}
         if ended:
             yield Notice("job-ended", _ended(list(ended.values())))
         if free:
@@ -72,12 +71,9 @@ class EventWatch:
         yield from self._new_faults(findings)
 
     def _new_faults(self, findings: Iterable[Finding]) -> Iterator[Notice]:
-        faults = {}
-        for each in findings:
-            if each.severity is Severity.FAULT:
-                faults[each.key] = each
-        new = [each for key, each in faults.items() if key not in self._faults]
-        self._faults = set(faults)
+        faults = [e for e in findings if e.severity is Severity.FAULT]
+        new = [each for each in faults if each.key not in self._faults]
+        self._faults = {each.key for each in faults}
         if new:
             said = [title_of(cause) for cause in find_causes(new)]
             yield Notice("fault", "; ".join(said))
@@ -118,8 +114,7 @@ def _is_job(process: Process, now: float) -> bool:
 
 def _ended(processes: list[Process]) -> str:
     first = processes[0]
-    command = visible(first.command or f"process {first.pid}", 60)
-    more = ""
+    text = visible(first.command or f"process {first.pid}", 60)
     if len(processes) > 1:
-        more = f" and {len(processes) - 1} more"
-    return f"Ended: {command}{more}"
+        text += f" and {len(processes) - 1} more"
+    return f"Ended: {text}"

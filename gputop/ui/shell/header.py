@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from rich.style import Style
 from textual.events import Click
 
 from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.health.findings import Severity
 from gputop.schema.derived import gpus_text, label_of
 from gputop.text import (
+    ABSENT,
     age,
     duration,
     fit_columns,
@@ -52,7 +55,7 @@ if TYPE_CHECKING:
     from gputop.health.why import Entry
     from gputop.recording.replay import Replay
 
-TABS = (
+TABS: tuple[tuple[str, str], ...] = (
     ("monitor", " 1 Monitor "),
     ("benchmark", " 2 Benchmark "),
     ("processes", " 3 Processes "),
@@ -67,17 +70,17 @@ NARROW = 60
 class Header(TelemetryView):
     """Title, tabs, host and driver; the status; totals of all devices and of the host."""
 
-    def __init__(
-        self,
-        telemetry: Telemetry,
-        more_tabs: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        """List the usual tabs and `more_tabs`: names and titles."""
+    auto_links = False
+
+    tab = TABS[0][0]
+    """Name of the current tab."""
+    recording = False
+    """True while a recording is in progress."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(telemetry, id="header")
-        self._titles = (*TABS, *more_tabs)
-        self.tab = TABS[0][0]
-        self.recording = False
-        """True while a recording is in progress."""
+        self.titles = TABS
+        """Names and titles of the tabs."""
 
     def draw(self, width: int, height: int) -> list[Row]:
         return [self._top(width), self._status(width), self._summary(width)][
@@ -89,31 +92,30 @@ class Header(TelemetryView):
         trouble = stream_trouble(self._telemetry)
         if trouble is not None:
             style = sign_of(trouble.severity).style
-            text = f" {trouble.what}"
-            if cells_of(text) > width:
-                text = text.partition(": ")[0]
-            return [Span(clip(text, width), style)]
+            return [Span(clip(f" {trouble.what}", width), style)]
         report = self._telemetry.why()
         if not report.problems:
             return fit([Span(f" {report.summary}", GOOD)], width)
         return _problem_row(report.problems, width)
 
     def _top(self, width: int) -> Row:
-        left = [Span(TITLE, ACCENT)]
-        for name, label in self._tabs(width):
-            style = DIM
-            if name == self.tab:
-                style = TAB
-            left.append(Span(label, style))
         telemetry, gap = self._telemetry, " " * (width >= ROOMY)
-        badges = {" SIMULATED " if gap else " DEMO ": telemetry.simulated}
-        badges |= {" PAUSED ": telemetry.paused, " REC ": self.recording}
-        for badge in filter(badges.get, badges):
-            left += [Span(gap), Span(badge, BADGE)]
-        inventory = telemetry.inventory
-        ranked = [
-            moment(telemetry.sample.time if telemetry.sample else time.time()),
-        ]
+        left = [Span(TITLE, ACCENT)]
+        for name, title in self.titles:
+            is_here = name == self.tab
+            label = title if is_here or width >= NARROW else title[:3]
+            style = TAB if is_here else DIM
+            click = Style.on(click=f"screen.act('tab.{name}')")
+            left.append(Span(label, style + click))
+        for badge, is_shown in (
+            (" SIMULATED " if gap else " DEMO ", telemetry.simulated),
+            (" PAUSED ", telemetry.paused),
+            (" REC ", self.recording),
+        ):
+            if is_shown:
+                left += [Span(gap), Span(badge, BADGE)]
+        inventory, sample = telemetry.inventory, telemetry.sample
+        ranked = [moment(sample.time if sample else time.time())]
         if inventory is not None:
             if inventory.interval_seconds != 1:
                 ranked[0] += f" · every {inventory.interval_seconds:g} s"
@@ -122,31 +124,14 @@ class Header(TelemetryView):
             if many <= 1:
                 where = visible(telemetry.host_name or inventory.hostname)
             ranked.append(clip(where, 24))
-            if inventory.driver_version:
-                cuda = (
-                    inventory.cuda_version
-                    and f" · CUDA {visible(inventory.cuda_version)}"
-                )
-                ranked.append(
-                    f"driver {visible(inventory.driver_version)}{cuda or ''}",
-                )
-        kept = fit_columns(
-            ranked,
-            width - width_of(left) + 1,
-            lambda part: cells_of(part) + 3,
-        )
+            driver = f"driver {visible(inventory.driver_version or ABSENT)}"
+            if inventory.cuda_version:
+                driver += f" · CUDA {visible(inventory.cuda_version)}"
+            ranked.append(driver)
+        room = width - width_of(left) + 1
+        kept = fit_columns(ranked, room, lambda part: cells_of(part) + 3)
         right = " · ".join((*kept[1:], *kept[:1]))
         return spread(left, [Span(f"{right} ", DIM)], width)
-
-    def _tabs(self, width: int) -> list[tuple[str, str]]:
-        """Return names and labels of the tabs. On a narrow screen, the labels are only numbers."""
-        tabs = []
-        for name, title in self._titles:
-            label = title
-            if width < NARROW and name != self.tab:
-                label = title[:3]
-            tabs.append((name, label))
-        return tabs
 
     def _summary(self, width: int) -> Row:
         """Return the totals, or the remedy for an interrupted stream."""
@@ -154,120 +139,93 @@ class Header(TelemetryView):
         # Without devices, the monitor shows the remedy.
         if trouble is not None and trouble.remedy and self._telemetry.devices:
             return [Span(clip(f" {trouble.remedy}", width))]
-        devices, host = self._devices(), self._host()
+        telemetry = self._telemetry
+        gpus = [each for each in telemetry.devices if not each.parent_uuid]
+        pairs = [(gpu, telemetry.readings(gpu.uuid)) for gpu in gpus]
+        answer = [each for each in pairs if each[1].state is DeviceState.OK]
+        # The totals are of this moment.
+        now = [e for e in answer if telemetry.old_seconds(e[1]) is None]
+        lost, old = len(pairs) - len(answer), len(answer) - len(now)
+        first, host = self._first(lost, old), self._host()
+        sums, most = _sums([readings for _, readings in now]), _most(now)
         # Readings of single devices are dropped first.
-        ranked = (*devices[:SUMS], *host, *devices[SUMS:])
-        kept = fit_columns(ranked, width, width_of) or devices[:1]
+        ranked = [first, *sums, *host, *most]
+        kept = fit_columns(ranked, width, width_of) or [first]
+        devices = (first, *sums, *most)
         left = [span for part in devices if part in kept for span in part]
         right = [span for part in host if part in kept for span in part]
         return spread(left, right, width)
 
-    def _host(self) -> list[Row]:
-        telemetry = self._telemetry
-        host, machines = telemetry.host, telemetry.machines
-        behind: Row = []
-        if machines:
-            host = machines[0].host
-            late = telemetry.old_seconds(machines[0])
-            if late is not None:
-                behind = [Span(f"  {age(late)} behind", WARN)]
-        if host is None or len(machines) > 1:
-            return []
-        memory = used_of(host.memory_used_bytes, host.memory_total_bytes)
-        load = host.load_average[0] if host.load_average else None
-        return [
-            behind,
-            [
-                Span("  CPU ", DIM),
-                Span(percentage(host.cpu_percent, " % ").rjust(6)),
-            ],
-            [Span(" load ", DIM), Span(f"{number(load)} ")],
-            [Span(" host mem ", DIM), Span(f"{memory} ")],
-        ]
-
-    def _devices(self) -> list[Row]:
-        """Return parts about the devices: the totals, then the hottest and the busiest device."""
-        telemetry = self._telemetry
-        gpus = [each for each in telemetry.devices if each.parent_uuid is None]
-        if not gpus:
-            return [[Span(" ")]]
-        pairs = [(gpu, telemetry.readings(gpu.uuid)) for gpu in gpus]
-        lost = sum(r.state is not DeviceState.OK for _, r in pairs)
-        current = [
-            (g, r) for g, r in pairs if telemetry.old_seconds(r) is None
-        ]
-        old = len(pairs) - len(current)
-        named = ""
-        if telemetry.inventory is not None:
-            shown = replace(telemetry.inventory, devices=telemetry.devices)
-            named = gpus_text(shown)
-        first = [Span(f" {named}", STRONG)]
+    def _first(self, lost: int, old: int) -> Row:
+        """Return the number of GPUs, of `lost` ones and of those with `old` readings."""
+        inventory, devices = self._telemetry.inventory, self._telemetry.devices
+        if inventory is None or not devices:
+            return [Span(" ")]
+        shown = gpus_text(replace(inventory, devices=devices))
+        first = [Span(f" {shown}", STRONG)]
         if lost:
             first.append(Span(f"  {lost} not answering", FAULT))
-        # The totals are of this moment.
         if old:
             first.append(Span(f"  {old} slow", WARN))
-        parts = [first, *_sums([r for _, r in current], lost)]
-        if len(gpus) > 1:
-            parts += _most(current)
+        return first
+
+    def _host(self) -> list[Row]:
+        """Return parts about the host, if there is only one."""
+        telemetry = self._telemetry
+        host, machines, late = telemetry.host, telemetry.machines, None
+        if len(machines) == 1:
+            host, late = machines[0].host, telemetry.old_seconds(machines[0])
+        if host is None or len(machines) > 1:
+            return []
+        load = host.load_average[0] if host.load_average else None
+        memory = used_of(host.memory_used_bytes, host.memory_total_bytes)
+        parts = [[Span(f"  {age(late)} behind", WARN)]] if late else []
+        for label, text in (
+            ("  CPU ", percentage(host.cpu_percent, " % ").rjust(6)),
+            (" load ", f"{number(load)} "),
+            (" host mem ", f"{memory} "),
+        ):
+            parts.append([Span(label, DIM), Span(text)])
         return parts
 
     def on_click(self, event: Click) -> None:
         if event.y > 0:
             self.app.call_later(self.screen.run_action, "act('why')")
-        x = len(TITLE)
-        for name, label in self._tabs(self.size.width):
-            if event.y == 0 and x <= event.x < x + len(label):
-                self.app.call_later(
-                    self.screen.run_action,
-                    f"act('tab.{name}')",
-                )
-            x += len(label)
 
 
-SUMS = 4
-"""Number of parts that are not about a single device."""
-
-
-def _sums(readings: Sequence[DeviceSample], lost: int) -> list[Row]:
-    """Return mean use, memory and power of all devices. Parts are empty if unknown."""
-    parts: list[Row] = [[], [], []]
+def _sums(readings: Sequence[DeviceSample]) -> list[Row]:
+    """Return mean use, memory and power of all devices, as far as they are known."""
+    parts: list[Row] = []
     busy = _values(readings, "gpu_utilization_percent")
     if busy:
         mean = percentage(sum(busy) / len(busy)).rjust(5)
-        parts[0] = [Span("  busy ", DIM), Span(mean)]
+        parts.append([Span("  busy ", DIM), Span(mean)])
     # Use and total must be of the same devices.
-    known = [r for r in readings if r.memory_used_bytes is not None]
-    known = [r for r in known if r.memory_total_bytes is not None]
+    memory = [(r.memory_used_bytes, r.memory_total_bytes) for r in readings]
+    known = [(used, total) for used, total in memory if used and total]
     if known:
-        used = sum(_values(known, "memory_used_bytes"))
-        total = sum(_values(known, "memory_total_bytes"))
-        parts[1] = [Span("  mem ", DIM), Span(used_of(used, total))]
+        used, total = map(sum, zip(*known, strict=True))
+        parts.append([Span("  mem ", DIM), Span(used_of(used, total))])
     watts = _values(readings, "power_watts")
     if watts:
-        # The devices that do not answer are already reported.
-        least = ""
-        if len(watts) < len(readings) - lost:
-            least = "≥"
+        least = "≥" if len(watts) < len(readings) else ""
         drawn = number(sum(watts), whole=True)
-        parts[2] = [Span("  power ", DIM), Span(f"{least}{drawn} W")]
+        parts.append([Span("  power ", DIM), Span(f"{least}{drawn} W")])
     return parts
 
 
 def _most(pairs: Sequence[tuple[Device, DeviceSample]]) -> list[Row]:
-    """Return the hottest and the busiest device."""
+    """Return the hottest and the busiest of several devices."""
     parts: list[Row] = []
     for label, name, unit in (
         ("hottest", "temperature_celsius", "°C"),
         ("busiest", "gpu_utilization_percent", " %"),
     ):
-        best: tuple[float, Device] | None = None
-        for gpu, readings in pairs:
-            value = getattr(readings, name)
-            if value is not None and (best is None or value > best[0]):
-                best = value, gpu
-        if best is not None:
-            text = f"GPU {label_of(best[1])}: {best[0]}{unit}"
+        known = [(getattr(r, name), gpu) for gpu, r in pairs]
+        known = [pair for pair in known if pair[0] is not None]
+        if len(known) > 1:
+            value, gpu = max(known, key=itemgetter(0))
+            text = f"GPU {label_of(gpu)}: {value}{unit}"
             parts.append([Span(f"  {label} ", DIM), Span(text)])
     return parts
 

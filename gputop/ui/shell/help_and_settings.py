@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import starmap
 from typing import ClassVar
 
-from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from gputop.schema.labels import LEGEND
 from gputop.settings import AUTO, CHOICES, Settings
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, Dialog
-from gputop.ui.drawing.page import titled_table
+from gputop.ui.drawing.page import OfWidth, side_by_side, titled_table
 from gputop.ui.drawing.palette import STRONG
 from gputop.ui.processes.columns import COLUMNS, HOST
 from gputop.ui.shell.actions import (
@@ -148,22 +148,11 @@ class HelpPage(Dialog[None]):
         self.groups = groups
 
     def compose(self) -> ComposeResult:
+        tables = [*starmap(_table, self.groups.items())]
         with VerticalScroll(classes="box") as box:
             box.border_title = "Help"
             box.border_subtitle = "↑ ↓ scroll · Esc closes"
-            with Container(id="columns"):
-                for groups in self._halves():
-                    yield Static(Group(*starmap(_table, groups)))
-
-    def _halves(self) -> tuple[Sequence[tuple[str, Mapping[str, str]]], ...]:
-        """Return the groups of the left and of the right column, with about the same height."""
-        groups = list(self.groups.items())
-        rest = sum(len(entries) for _, entries in groups) / 2
-        for at, (_, entries) in enumerate(groups):
-            rest -= len(entries)
-            if rest <= 0:
-                return groups[: at + 1], groups[at + 1 :]
-        return groups, ()
+            yield Static(OfWidth(partial(side_by_side, tables)))
 
 
 class Help(HelpPage):

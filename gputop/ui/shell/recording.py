@@ -24,75 +24,59 @@ END_SECONDS = 0.5
 class RecordingThread(threading.Thread):
     """A recording in progress. Its own thread writes, so a hanging disk delays nothing else.
 
-    `notify` is called after the file was created and after it was completed, and `failed` if it
-    cannot be written. The calls come from that thread, or from the caller of `write`.
+    `tell` is called with a text and a title after the file was created and after it was completed,
+    and `fail` if it cannot be written. The calls come from that thread, or from the caller of
+    `write`.
     """
 
     def __init__(
         self,
         path: Path,
-        notify: Callable[..., None],
-        failed: Callable[[Problem], None],
+        tell: Callable[[str, str], None],
+        fail: Callable[[Problem], None],
     ) -> None:
         super().__init__(name="recording", daemon=True)
         self.path = path
         # The working directory may have been removed.
         with contextlib.suppress(OSError):
             self.path = path.absolute()
-        self._notify, self._failed = notify, failed
+        self.tell, self._fail = tell, fail
         self._since = time.monotonic()
-        self._waiting: queue.Queue[Record | None] = queue.Queue(MOST_WAITING)
-        self._over = False
-        self.is_last = False
-        """True if the dashboard is ending, so that notifications are useless."""
+        self._waiting: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
         self.start()
 
     def write(self, record: Record) -> None:
         """Queue a record for writing."""
-        try:
-            self._waiting.put_nowait(record)
-        except queue.Full:
-            what, remedy = (
-                f"{self.path} cannot be written",
-                "Record to another one",
-            )
+        self._waiting.put(record)
+        if self._waiting.qsize() > MOST_WAITING:
+            what = f"{self.path} cannot be written"
+            remedy = "Record to another one"
             self._fail(Problem(what, "the disk does not answer", remedy))
 
     def stop(self) -> None:
         """Stop after the queued records are written."""
-        with contextlib.suppress(queue.Full):
-            self._waiting.put_nowait(None)
-
-    def _fail(self, problem: Problem) -> None:
-        if not self._over:
-            self._over = True
-            self._failed(problem)
+        self._waiting.put(None)
 
     def run(self) -> None:
         from gputop.recording.writer import GrowingFile
 
+        where = visible(str(self.path))
         try:
             file = GrowingFile(self.path)
+            self.tell(f"To {where}. r stops it", "Recording")
+            with contextlib.closing(file):
+                while (record := self._waiting.get()) is not None:
+                    file.write_record(record)
         except ProblemError as error:
             self._fail(error.problem)
             return
-        where = visible(str(self.path))
-        self._notify(f"To {where}. r stops it", title="Recording")
-        try:
-            while (
-                not self._over and (record := self._waiting.get()) is not None
-            ):
-                file.write_record(record)
-        except ProblemError as error:
-            self._fail(error.problem)
-        finally:
-            file.close()
-        if not self._over and not self.is_last:
-            length = f"{duration(time.monotonic() - self._since)}, {size(file.size)}"
-            self._notify(
-                f"{length}. Play it with: gputop --replay {where}",
-                title="Recorded",
-            )
+        length = (
+            f"{duration(time.monotonic() - self._since)}, {size(file.size)}"
+        )
+        self.tell(
+            f"{length}. Play it with: gputop --replay {where}",
+            "Recorded",
+        )
 
 
 class Recordings:
@@ -141,11 +125,11 @@ class Recordings:
             self._begin(path, inventory, sample)
 
     async def close(self) -> None:
-        """End the current recording."""
-        if (recording := self.current) is not None:
-            recording.is_last = True
-            recording.stop()
-            await asyncio.to_thread(recording.join, END_SECONDS)
+        """End the current recording, without a notification."""
+        if self.current is not None:
+            self.current.tell = lambda *_: None
+            self.current.stop()
+            await asyncio.to_thread(self.current.join, END_SECONDS)
 
     def _begin(
         self,
@@ -155,27 +139,26 @@ class Recordings:
     ) -> None:
         loop = asyncio.get_running_loop()
 
-        def later(
-            what: Callable[..., None],
-            *arguments: object,
-            **named: str,
-        ) -> None:
+        def later(what: Callable[..., None], *arguments: object) -> None:
             # The event loop may have ended.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(partial(what, *arguments, **named))
+                loop.call_soon_threadsafe(what, *arguments)
+
+        def tell(text: str, title: str) -> None:
+            self._notify(text, title=title)
 
         def failed(problem: Problem) -> None:
             if self.current is recording:
                 self._end(recording)
-            self._notify(
-                f"{visible(str(problem))}.",
-                title="Not recorded",
-                severity="error",
-            )
+                self._notify(
+                    f"{visible(str(problem))}.",
+                    title="Not recorded",
+                    severity="error",
+                )
 
         recording = RecordingThread(
             path,
-            partial(later, self._notify),
+            partial(later, tell),
             partial(later, failed),
         )
         recording.write(inventory)

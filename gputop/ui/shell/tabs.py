@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textual.widgets import ContentSwitcher
 
+from gputop.agent.snapshot import Process
 from gputop.ui.drawing.live import LiveTab
 from gputop.ui.hosts.screen import HostsTab
 from gputop.ui.processes.screen import ListTab, ProcessesTab
@@ -68,9 +69,9 @@ class Tabs(ContentSwitcher):
         return self._made[self.shown]
 
     @property
-    def has_hosts(self) -> bool:
-        """True if there is a tab of several hosts."""
-        return self.has("hosts")
+    def is_testing(self) -> bool:
+        """True while a stress test is running."""
+        return self.benchmark is not None and self.benchmark.running
 
     def has(self, name: str) -> bool:
         """Return True if a tab of that name was made."""
@@ -83,6 +84,11 @@ class Tabs(ContentSwitcher):
             isinstance(self.tab, ListTab) and self.tab.processes.focused_list
         )
 
+    @property
+    def _process(self) -> Process | None:
+        """Selected process, if the tab lists processes."""
+        return self.tab.process if isinstance(self.tab, ListTab) else None
+
     def switch(self, name: str) -> None:
         """Show a tab. The monitor shows one host, the selected one of several."""
         hosts = self._made.get("hosts")
@@ -91,10 +97,8 @@ class Tabs(ContentSwitcher):
             self._telemetry.host_name = hosts.selected_name or first
         self.screen.set_focus(None)
         self.shown = name
-        if (
-            self.children
-            # Otherwise, a key came before the tabs, and `on_mount` shows them.
-        ):
+        # Otherwise, a key came before the tabs, and `on_mount` shows them.
+        if self.children:
             self.current = name
         self._switched()
 
@@ -142,17 +146,11 @@ class Tabs(ContentSwitcher):
         tab = self.tab
         if isinstance(tab, ProcessesTab) and tab.open_user():
             return
-        if (
-            self.on_processes
-            and isinstance(tab, ListTab)
-            and tab.process is not None
-        ):
+        if self.on_processes and self._process is not None:
             await self.action_environment(first=False)
             return
-        from gputop.ui.device.screen import (
-            DevicePage,
-            # The first screen does not need it.
-        )
+        # The first screen does not need it.
+        from gputop.ui.device.screen import DevicePage
 
         await self._open("page", DevicePage)
 
@@ -169,17 +167,15 @@ class Tabs(ContentSwitcher):
         """Show the ranks of the selected process's job, or else of the job that is held up."""
         from gputop.ui.processes.ranks import RanksPage
 
-        job_id = None
-        tab = self.tab
-        if self.on_processes and isinstance(tab, ListTab) and tab.process:
-            job_id = tab.process.job_id
+        process = self._process if self.on_processes else None
+        job_id = None if process is None else process.job_id
         await self._show_page("ranks", RanksPage, job_id)
 
     async def action_environment(self, *, first: bool = True) -> None:
         """Show the page of the selected process, from its environment or from the top."""
         from gputop.ui.processes.process_page import ProcessPage
 
-        process = self.tab.process if isinstance(self.tab, ListTab) else None
+        process = self._process
         if process is None:
             self.notify("No process is selected")
         else:
