@@ -206,14 +206,14 @@ class FleetBuilder:
         # Other jobs may have no GPUs.
         jobs = {job for job, _ in targets}
         unseen = [
-            visible(instance, 40)
+            visible(instance)
             for job, instance in sorted({*known.down} - targets)
             if job in jobs
         ]
         if unseen:
             yield Problem(
                 "Exporters that cannot be scraped, and whose GPUs are unknown",
-                f"`up` is 0 for {fold_list(unseen, 3)}",
+                f"`up` is 0 for {fold_list(unseen)}",
                 "Check that the exporter runs there, and the targets in Prometheus",
             )
 

@@ -91,7 +91,7 @@ class Refresher:
                 problems.append(
                     Problem(
                         "Prometheus warns",
-                        visible(warning, 160).rstrip("."),
+                        visible(warning).rstrip("."),
                         "Some GPUs may be missing",
                     )
                 )

@@ -188,7 +188,7 @@ class FleetScreen(ActionScreen):
 
     def action_refresh_now(self) -> None:
         self._watch.refresh()
-        self.notify(f"Asking {visible(self.state.where, 200)} now")
+        self.notify(f"Asking {visible(self.state.where)} now")
 
     def action_host(self) -> None:
         """Show only the host under the cursor."""
