@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop import cli
 from gputop.agent.problem import ProblemError
 from gputop.fleet.queries import CLOCK, gone_of, names_of, values_of
 from gputop.fleet.server import PrometheusServer, parse_match, parse_url
@@ -106,9 +107,16 @@ def test_a_broken_netrc_is_not_quoted(tmp_path: Path, monkeypatch: pytest.Monkey
         {"GPUTOP_PROMETHEUS_USER": "a", "GPUTOP_PROMETHEUS_HEADERS": "authorization: b"},
     ],
 )
-def test_an_environment_that_contradicts_itself(environment: Mapping[str, str]) -> None:
-    with pytest.raises(ValueError, match="GPUTOP_PROMETHEUS_"):
-        PrometheusServer.from_environment("http://a", environment)
+def test_an_environment_that_contradicts_itself(
+    environment: Mapping[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit, match=r"^2$"):
+        cli.main(["status", "--prometheus", "http://a"])
+    assert capsys.readouterr().err.startswith("gputop: error: GPUTOP_PROMETHEUS_")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +56,20 @@ async def test_without_a_process_or_py_spy_it_says_so(monkeypatch: pytest.Monkey
     monkeypatch.setattr(stacks, "find_py_spy", lambda: None)
     with pytest.raises(StacksError, match=r"py-spy is not installed\. Type"):
         await sample_stacks(1)
+
+
+async def test_py_spy_answers_or_says_why_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "py-spy"
+    monkeypatch.setattr(stacks, "find_py_spy", lambda: str(program))
+    for status in (0, 1):
+        program.write_text(f"#!/bin/sh\necho 'a;run (/a/b.py:1) 9'\necho why >&2\nexit {status}")
+        program.chmod(0o755)
+        if status == 0:
+            assert (await sample_stacks(os.getpid())).sentence == "100 % in `run` (b.py:1)"
+    with pytest.raises(StacksError, match="why"):
+        await sample_stacks(os.getpid())
 
 
 @pytest.mark.skipif(stacks.find_py_spy() is None, reason="py-spy is not installed")
