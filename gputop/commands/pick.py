@@ -193,11 +193,10 @@ async def look(
     from gputop.stream.child import Snapshot, awaits_identity
 
     looks: deque[Sample] = deque(maxlen=LOOKS)
-    end = time.monotonic() + wait_seconds
+    now = time.monotonic()
+    end = now + wait_seconds
     # CUDA_VISIBLE_DEVICES may contain the UUID of a device that is not identified yet.
-    known_by = (
-        time.monotonic() + IDENTIFY_SECONDS if VARIABLE in os.environ else 0.0
-    )
+    known_by = now + IDENTIFY_SECONDS if VARIABLE in os.environ else now
     waiting = False
     async with aclosing(found):
         async for each in found:

@@ -1,7 +1,6 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 
 from gputop import cli
 from gputop.agent.problem import ProblemError
-from gputop.fleet.queries import CLOCK, gone_of, names_of, values_of
 from gputop.fleet.server import PrometheusServer, parse_match, parse_url
 
 
@@ -190,9 +188,3 @@ def test_whatever_is_given_stays_within_its_braces(text: str) -> None:
     string = r'"(?:[^"\\\n]|\\.)*"' + r"|'(?:[^'\\\n]|\\.)*'"
     matcher = rf"\s*[a-zA-Z_]\w*\s*(?:=~|!~|!=|=)\s*(?:{string})\s*"
     assert re.fullmatch(rf"(?:{matcher}(?:,{matcher})*)?", found, re.ASCII | re.DOTALL)
-
-
-def test_every_query(snapshot: Any) -> None:
-    match = 'cluster="a"'
-    queries = (CLOCK, gone_of(match), names_of(match), *values_of(match))
-    assert "\n".join(f"{each.name} {each.every}: {each.text}" for each in queries) == snapshot

@@ -281,15 +281,6 @@ def test_it_says_that_it_cannot_tell(
     assert lacking(machine(), rule).items() <= missing.items()
 
 
-def test_advice_is_for_the_cause() -> None:
-    def advice(**process: Any) -> str:
-        return finding(one(STARVED, process=trainer(**process)), "input_bound").remedy
-
-    assert "main thread" in advice(cpu_percent=99.0)
-    assert "workers of its loader" in advice(children_cpu_most_percent=97.0)
-    assert "Storage" in advice(io_wait=True)
-
-
 def test_idle_clocks_are_not_low_clocks() -> None:
     gaps = {BUSY: saw(100, 30, 8, 6), CLOCK: saw(1755, 345, 8, 6)}
     silent(one(gaps), "clocks_low")
@@ -317,19 +308,6 @@ def test_foreign_text_is_inert() -> None:
     sentence = finding(machine, "held_idle").line
     assert sentence.isprintable()
     assert len(sentence) < 200
-
-
-def test_evidence_has_its_number_its_unit_and_its_time() -> None:
-    found = finding(one(STARVED, process=FULL_CORE), "input_bound")
-    idle, period, cpu, io, host = found.evidence
-    assert (idle.reading, idle.unit, idle.seconds) == ("gpu_utilization_percent", "%", 60)
-    assert idle.text == "64 %"
-    assert (period.text, period.unit) == ("8.0 s", "s")
-    assert (cpu.value, cpu.text) == (99, "99 %")
-    assert io.text == "0 %"
-    assert host.text == "40 %"
-    ghost = finding(one(processes=()), "ghost_load").evidence
-    assert [each.text for each in ghost] == ["97 %", "0"]
 
 
 def test_a_finding_says_since_when() -> None:
