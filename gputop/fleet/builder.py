@@ -183,7 +183,7 @@ class FleetBuilder:
                 name: column.get(gpu.key) for name, column in columns.items()
             }
             if gpu.key in self._beats:
-                age = max(0.0, self.moment.now - self._beats[gpu.key])
+                age = self.moment.now - self._beats[gpu.key]
                 if age > KEPT_SECONDS:
                     continue
                 readings["age_seconds"] = age
