@@ -188,7 +188,7 @@ def _notify(text: str) -> None:
     """Ring the bell and show a note (OSC 9), if standard error is a terminal."""
     if sys.stderr.isatty():
         print(
-            f"\a\x1b]9;gputop: {visible(text, 200)}\x07",
+            f"\a\x1b]9;gputop: {visible(text)}\x07",
             end="",
             file=sys.stderr,
             flush=True,

@@ -108,9 +108,10 @@ def test_it_watches_for_as_long_as_it_is_told(ran: Ran) -> None:
     assert (status, prepared.taken) == (FINE, 35 + 2)
     assert prepared.asked == {"interval": 1.0, "gpm": True}
     assert "watched for 35 s" in out
-    status, _, err = ran([], "why", "--seconds", "0.5")
-    assert status == USAGE
-    assert "'0.5' is no time to watch: give seconds from 1 to 3600" in err
+    for seconds in ("0.5", "3601"):
+        status, _, err = ran([], "why", "--seconds", seconds)
+        assert status == USAGE
+        assert f"'{seconds}' is no time to watch: give seconds from 1 to 3600" in err
 
 
 @pytest.mark.parametrize(
