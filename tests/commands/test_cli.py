@@ -51,7 +51,6 @@ REFUSED = [
     (["--show-secrets", "--host", "a"], "other machines: they mask theirs. Leave it out."),
     (["--show-secrets", "status"], "what is printed is masked. Leave it out."),
     (["monitor"], HELP),
-    (["--nosuch"], HELP),
     (["--dem"], "Did you mean --demo?"),
     (["--two\nlines\x1b[31m"], HELP),
     (["status", "--json=1"], "Try `gputop status --help`."),
@@ -91,7 +90,6 @@ REFUSED = [
     (["--zzz"], "`gputop` has no --zzz. Try `gputop --help`."),
     (["bench", "soak", "--time", "3"], "`gputop bench` has no --time. Try `gputop bench "),
     (["bench", "soak", "--demo"], "`gputop bench` has no --demo. Try `gputop bench --help`."),
-    (["pick", "--gpm"], "`gputop pick` has no --gpm. Try `gputop pick --help`."),
     (["topo", "-m"], "gputop has no topo. Use `nvidia-smi topo -m`."),
     (["--query-gpu=index", "--format=csv"], "gputop has no --query-gpu. Use `nvidia-smi --qu"),
 ]

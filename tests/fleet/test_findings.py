@@ -99,9 +99,7 @@ def test_the_worst_is_first_and_the_order_stays() -> None:
     assert [gpus[int(each.device_uuid[1:])].xid for each in found] == [
         *(79, 95, 48, 140, 120, 119, 62, 46, 64, 74, 4711, 13, 31)
     ]
-    states = dict(
-        zip(("g0", "g1", "g2", "g3"), ("x", "not_responding", "needs_reset", "lost"), strict=True)
-    )
+    states = {"g0": "x", "g1": "not_responding", "g2": "needs_reset", "g3": "lost"}
     gpus = [
         *map(gpu, range(4)),
         gpu(4, remap_failed=True),
