@@ -71,12 +71,12 @@ def pick(
 
     if not (hasattr(count, "__index__") and count >= 1):
         raise ValueError(f"the count is {count!r}. Give a whole number from 1")
-    least = (
-        parse_amount(min_free)
-        if isinstance(min_free, str)
-        else Amount(int(min_free or 0))
-    )
-    needs = Requirements(least if min_free is not None else None, max_busy)
+    least = None
+    if isinstance(min_free, str):
+        least = parse_amount(min_free)
+    elif min_free is not None:
+        least = Amount(int(min_free))
+    needs = Requirements(least, max_busy)
     found = streams.snapshots(_child(INTERVAL_SECONDS, demo=demo))
     outcome = _run(look(found, count, needs, wait, lambda _: None))
     if outcome.note is not None:
@@ -221,7 +221,7 @@ def _child(interval: float, *, demo: bool) -> StreamChild:
 
 def _run(work: Coroutine[None, None, T]) -> T:
     """Run a coroutine in a new thread, because a notebook's thread already runs an event loop."""
-    with ThreadPoolExecutor(1) as thread:
+    with ThreadPoolExecutor() as thread:
         try:
             with _threads_needed():
                 result = thread.submit(asyncio.run, work)
