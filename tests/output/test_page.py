@@ -154,6 +154,7 @@ def test_columns_that_were_chosen_are_there_and_those_without_room_are_named() -
         "   –          –  LOST",
         "no room for clock, busy",
     ]
+    assert page(INVENTORY, SAMPLE, View(columns, width=20)).endswith("no room for power, …")
 
 
 def test_alerts_are_under_the_table() -> None:
