@@ -8,7 +8,7 @@ import pytest
 
 from gputop import __version__, cli
 from gputop.agent.snapshot import Host, Process, ProcessKind, Sample
-from gputop.commands.arguments import chosen_processes
+from gputop.commands.arguments import chosen_processes, progress
 from gputop.commands.parser import COMMANDS, parse, parser
 from gputop.settings import Settings
 from tests.e2e.shipped import GPUTOP, run
@@ -335,6 +335,16 @@ def test_an_output_that_takes_nothing(command: str, redirection: str, what: str)
     assert (done.returncode, done.stdout) == (3, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"gputop: error: {what} ")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_is_shown_on_a_terminal_and_removed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_terminal: bool
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+    with progress("Wait"):
+        assert capsys.readouterr().err == "Wait\r" * is_terminal
+    assert capsys.readouterr().err == "    \r" * is_terminal
 
 
 def test_a_page_in_a_locale_that_lacks_its_characters() -> None:
