@@ -20,6 +20,7 @@ from gputop.agent.process_limit import (
     process_limit_problem,
     says_process_limit,
 )
+from gputop.agent.times import DEFAULT_INTERVAL
 from gputop.health.idle_devices import Amount, Requirements, parse_amount
 from gputop.stream import child as streams
 from gputop.stream.child import (
@@ -44,7 +45,9 @@ def snapshot(*, demo: bool = False) -> Snapshot:
     return _run(first_snapshot(found, complete=True))
 
 
-def snapshots(interval: float = 1.0, *, demo: bool = False) -> Stream:
+def snapshots(
+    interval: float = DEFAULT_INTERVAL, *, demo: bool = False
+) -> Stream:
     """Return snapshots for `for` or `async for`, one every `interval` seconds (0.25 to 60)."""
     return Stream(interval, demo=demo)
 
@@ -95,7 +98,9 @@ class Stream(
     `close`, at the end of a `with` block, or when the object is garbage-collected.
     """
 
-    def __init__(self, interval: float = 1.0, *, demo: bool = False) -> None:
+    def __init__(
+        self, interval: float = DEFAULT_INTERVAL, *, demo: bool = False
+    ) -> None:
         """Set the seconds between samples, and `demo` for simulated devices."""
         if not (hasattr(interval, "__float__") and 0.25 <= interval <= 60):
             raise ValueError(
