@@ -113,19 +113,16 @@ class Candidate:
     @property
     def capacity_bytes(self) -> int | None:
         """Largest possible free memory, or None if unknown."""
-        return (
-            max(
-                self.memory_usable_bytes or 0,
-                self.device.memory_total_bytes or 0,
-            )
-            or None
-        )
+        known = self.memory_usable_bytes, self.device.memory_total_bytes
+        return max(filter(None, known), default=None)
 
     @property
     def warning(self) -> str | None:
         """Warning with load and users if it is busy or nearly full. None if it is idle."""
         busy, held = self.busy_percent, self.memory_percent
-        if (busy or 0) < WORKS.begin and (held or 0) < 100 * FULL_MARK:
+        is_busy = busy is not None and busy >= WORKS.begin
+        is_full = held is not None and held >= 100 * FULL_MARK
+        if not is_busy and not is_full:
             return None
         load = (
             "of unknown load" if busy is None else f"{percentage(busy)} busy"
