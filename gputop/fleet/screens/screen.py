@@ -139,7 +139,6 @@ class FleetScreen(ActionScreen):
         self._map.lay_out()
         for view in self._views:
             view.redraw()
-        self.show_keys()
 
     def tick(self) -> None:
         """Update the age of the fleet. The screen fades if it is too old."""
