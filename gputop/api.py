@@ -20,6 +20,7 @@ from gputop.agent.process_limit import (
     process_limit_problem,
     says_process_limit,
 )
+from gputop.agent.times import DEFAULT_INTERVAL
 from gputop.health.idle_devices import Amount, Requirements, parse_amount
 from gputop.stream import child as streams
 from gputop.stream.child import (
@@ -44,7 +45,9 @@ def snapshot(*, demo: bool = False) -> Snapshot:
     return _run(first_snapshot(found, complete=True))
 
 
-def snapshots(interval: float = 1.0, *, demo: bool = False) -> Stream:
+def snapshots(
+    interval: float = DEFAULT_INTERVAL, *, demo: bool = False
+) -> Stream:
     """Return snapshots for `for` or `async for`, one every `interval` seconds (0.25 to 60)."""
     return Stream(interval, demo=demo)
 
@@ -71,12 +74,12 @@ def pick(
 
     if not (hasattr(count, "__index__") and count >= 1):
         raise ValueError(f"the count is {count!r}. Give a whole number from 1")
-    least = (
-        parse_amount(min_free)
-        if isinstance(min_free, str)
-        else Amount(int(min_free or 0))
-    )
-    needs = Requirements(least if min_free is not None else None, max_busy)
+    least = None
+    if isinstance(min_free, str):
+        least = parse_amount(min_free)
+    elif min_free is not None:
+        least = Amount(int(min_free))
+    needs = Requirements(least, max_busy)
     found = streams.snapshots(_child(INTERVAL_SECONDS, demo=demo))
     outcome = _run(look(found, count, needs, wait, lambda _: None))
     if outcome.note is not None:
@@ -95,7 +98,9 @@ class Stream(
     `close`, at the end of a `with` block, or when the object is garbage-collected.
     """
 
-    def __init__(self, interval: float = 1.0, *, demo: bool = False) -> None:
+    def __init__(
+        self, interval: float = DEFAULT_INTERVAL, *, demo: bool = False
+    ) -> None:
         """Set the seconds between samples, and `demo` for simulated devices."""
         if not (hasattr(interval, "__float__") and 0.25 <= interval <= 60):
             raise ValueError(
@@ -221,7 +226,7 @@ def _child(interval: float, *, demo: bool) -> StreamChild:
 
 def _run(work: Coroutine[None, None, T]) -> T:
     """Run a coroutine in a new thread, because a notebook's thread already runs an event loop."""
-    with ThreadPoolExecutor(1) as thread:
+    with ThreadPoolExecutor() as thread:
         try:
             with _threads_needed():
                 result = thread.submit(asyncio.run, work)

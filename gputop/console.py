@@ -49,7 +49,7 @@ def terminal_size(descriptor: int = 1) -> tuple[int, int]:
     except (OSError, ValueError):
         columns = rows = 0
     if not (columns and rows):
-        columns, rows = shutil.get_terminal_size((80, 24))
+        columns, rows = shutil.get_terminal_size()
     return min(columns, COLUMNS), min(rows, ROWS)
 
 

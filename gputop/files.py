@@ -86,7 +86,7 @@ def write_whole(
     """
     check_target(file)
     target = Path(os.path.realpath(file))
-    temporary = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}")
+    temporary = target.with_name(f".gputop-{os.urandom(4).hex()}")
     try:
         descriptor = os.open(
             temporary,

@@ -303,7 +303,7 @@ def _error(
     why: str,
     remedy: str,
 ) -> ProblemError:
-    return ProblemError(Problem(what, visible(why, 200), remedy))
+    return ProblemError(Problem(what, visible(why), remedy))
 
 
 def _shown(value: object) -> str:

@@ -94,17 +94,10 @@ def _made(count: int, seed: int, tick: int) -> Fleet:
     places = drawn(seed).sample(range(count), min(count, 2 + count // 1000 + count // 64 % 8))
     for n, number in enumerate(sorted(places)):
         kind, severity, text = WRONG[n % len(WRONG)]
-        wrong.append(
-            Finding(
-                severity,
-                text,
-                rule=kind,
-                device_uuid=gpus[number].key,
-                label=gpus[number].place,
-            )
-        )
+        sick = gpus[number]
+        wrong.append(Finding(severity, text, rule=kind, device_uuid=sick.key, label=sick.place))
         if severity is Severity.STALE or kind == "xid":
-            gpus[number] = without_readings(gpus[number])
+            gpus[number] = without_readings(sick)
     wrong.sort(key=lambda each: -each.severity)
     return Fleet(NOW + 10 * tick, tuple(gpus), tuple(wrong), took_seconds=0.42, label_names=LABELS)
 

@@ -165,8 +165,9 @@ def test_free_memory_as_a_number_of_bytes() -> None:
 
 def test_a_variable_that_hides_every_device_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-nothing")
-    with pytest.warns(UserWarning, match="CUDA_VISIBLE_DEVICES"):
+    with pytest.warns(UserWarning, match="CUDA_VISIBLE_DEVICES") as warned:
         assert gputop.pick(demo=True) == []
+    assert warned[0].filename == __file__
     with pytest.raises(ValueError, match="is not an amount of memory"):
         gputop.pick(min_free="20", demo=True)
 

@@ -1,4 +1,3 @@
-import json
 import stat
 import tomllib
 from dataclasses import asdict
@@ -71,12 +70,6 @@ def test_without_a_home_folder_all_is_as_usual_and_nothing_can_be_saved() -> Non
     assert settings.load(None, NOTHING) == (DEFAULT, [])
     with pytest.raises(ProblemError, match=r"HOME is not set.* --config"):
         settings.save(None, asdict(OTHER))
-
-
-def test_all_that_a_file_says(tmp_path: Path) -> None:
-    lines = [f"{key} = {json.dumps(getattr(OTHER, key))}" for key in KEYS]
-    file = config(tmp_path, "\n".join(lines))
-    assert settings.load(file, NOTHING) == (OTHER, [])
 
 
 @pytest.mark.parametrize(

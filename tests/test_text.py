@@ -147,8 +147,8 @@ TEXTS: dict[Callable[[Any], str], list[tuple[Any, str]]] = {
         (watts_of(699.7, 700.0), "700/700 W"),
         (count(1, "host"), "1 host"),
         (count(10_000, "host"), "10,000 hosts"),
-        (fold_list(["a", "b", "c"], 3), "a, b, c"),
-        (fold_list(["a", "b", "c", "d", "e"], 3), "a, b, c and 2 more"),
+        (fold_list(["a", "b", "c"]), "a, b, c"),
+        (fold_list(["a", "b", "c", "d", "e"]), "a, b, c and 2 more"),
     ],
 )
 def test_a_value_with_an_option_is_shown_as(shown: str, expected: str) -> None:

@@ -25,7 +25,7 @@ def visible(text: str, limit: int = 4096) -> str:
     return "".join(c if _stands_alone(c) else _shown(c) for c in text)
 
 
-def fold_list(names: Sequence[str], most: int) -> str:
+def fold_list(names: Sequence[str], most: int = 3) -> str:
     """Join names with commas, and count those after the first `most`: `a, b, c and 12 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

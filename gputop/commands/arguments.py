@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 R = TypeVar("R")
-
+INDENT = 2
+"""Spaces for each level of a JSON document."""
 ELSEWHERE = {
     "topo": "`nvidia-smi topo -m`",
     "--query-gpu": "`nvidia-smi --query-gpu=… --format=csv`, or `gputop stream --query …`",
@@ -225,7 +226,7 @@ def progress(text: str) -> Iterator[None]:
 
 def print_json(document: object) -> None:
     """Print a document as indented JSON."""
-    print_text(json.dumps(document, indent=2))
+    print_text(json.dumps(document, indent=INDENT))
 
 
 def print_text(text: str) -> None:

@@ -309,7 +309,7 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
             f"{name} runs one data type. Give --dtype one, or run a sweep.",
         ),
         (
-            (args.ranks or 2) not in range(2, 65),
+            args.ranks is not None and args.ranks not in range(2, 65),
             "--ranks is from 2 to 64. Give a number such as 4.",
         ),
     )

@@ -23,7 +23,12 @@ from gputop.bench.results.outliers import (
 from gputop.bench.results.page import device_blocks, result_page, rows_page
 from gputop.bench.results.verdict import VerdictLimits
 from gputop.bench.run.keep import keep
-from gputop.commands.arguments import output_width, print_page, wants_colour
+from gputop.commands.arguments import (
+    INDENT,
+    output_width,
+    print_page,
+    wants_colour,
+)
 from gputop.commands.bench import unwritten
 from gputop.console import (
     COULD_NOT_RUN,
@@ -107,7 +112,7 @@ def report_devices(
 
 
 def print_json(document: object) -> None:
-    print_output(json.dumps(document, indent=2, allow_nan=False))
+    print_output(json.dumps(document, indent=INDENT, allow_nan=False))
 
 
 def report(

@@ -68,8 +68,7 @@ def print_fleet(arguments: argparse.Namespace) -> int:
     """Print the fleet once, or repeatedly."""
     import asyncio
 
-    interval = max(1.0, arguments.watch or INTERVAL)
-    watch = _open_watch(arguments, interval)
+    watch = _open_watch(arguments, arguments.watch or INTERVAL)
     return asyncio.run(_print_all(arguments, watch))
 
 

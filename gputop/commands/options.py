@@ -56,6 +56,8 @@ def number(
     return parse
 
 
+seconds = number(0, 1e9, "not a time. Give seconds, such as 600")
+"""Parses a time to wait."""
 interval = number(
     SHORTEST_INTERVAL,
     LONGEST_INTERVAL,

@@ -13,15 +13,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Inventory, Sample, Source
+from gputop.agent.times import SHORTEST_INTERVAL
 from gputop.commands.arguments import fail, print_json, print_text, snapshots
-from gputop.commands.options import argument_type, count, imported, number
+from gputop.commands.options import (
+    argument_type,
+    count,
+    imported,
+    number,
+    seconds,
+)
 from gputop.console import COULD_NOT_RUN, FINE, print_message
 
 if TYPE_CHECKING:
     from gputop.health.idle_devices import Candidate, Requirements
     from gputop.stream.child import Interruption, Snapshot
 
-INTERVAL_SECONDS = 0.25
+INTERVAL_SECONDS = SHORTEST_INTERVAL
 LOOKS = 5
 """Samples in one second: the first, and one after each quarter."""
 CANDIDATE_FIELDS = (
@@ -35,7 +42,6 @@ CANDIDATE_FIELDS = (
 PERCENT = number(
     0, 100, "not a percentage. Give a number from 0 to 100, such as 10"
 )
-WAIT = number(0, 1e9, "not a time to wait. Give seconds, such as 600")
 
 
 @argument_type
@@ -78,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--wait",
-        type=WAIT,
+        type=seconds,
         metavar="S",
         nargs="?",
         const=math.inf,
@@ -193,11 +199,10 @@ async def look(
     from gputop.stream.child import Snapshot, awaits_identity
 
     looks: deque[Sample] = deque(maxlen=LOOKS)
-    end = time.monotonic() + wait_seconds
+    now = time.monotonic()
+    end = now + wait_seconds
     # CUDA_VISIBLE_DEVICES may contain the UUID of a device that is not identified yet.
-    known_by = (
-        time.monotonic() + IDENTIFY_SECONDS if VARIABLE in os.environ else 0.0
-    )
+    known_by = now + IDENTIFY_SECONDS if VARIABLE in os.environ else now
     waiting = False
     async with aclosing(found):
         async for each in found:
@@ -227,10 +232,10 @@ async def look(
     raise AssertionError("the snapshots of a child have no end")
 
 
-def _waiting(seconds: float) -> str:
-    if math.isinf(seconds):
+def _waiting(limit: float) -> str:
+    if math.isinf(limit):
         return "waiting"
-    return f"waiting, for up to {seconds:g} s"
+    return f"waiting, for up to {limit:g} s"
 
 
 def _outcome(

@@ -120,8 +120,6 @@ def run(arguments: argparse.Namespace) -> int:
         return status
     if status == FINE and remarks and not remarks.has_devices:
         status = COULD_NOT_RUN
-        if remarks.problem is None:
-            print_message("error: there are no devices. Try `gputop status`")
     # A normal exit would wait for reader threads, which may hang in the driver.
     os._exit(status)
 
@@ -258,20 +256,30 @@ class Remarks:
     def __init__(self, write: Callable[[Record], None]) -> None:
         self.has_devices = False
         """True after the first sample with a device."""
-        self.problem: Problem | None = None
-        """Last printed problem."""
         self._write = write
+        self._printed: dict[str, Problem] = {}
+        """Last printed problem of each host, by name."""
 
     def write(self, record: Record) -> None:
-        """Write a record, and print a new problem."""
-        from gputop.agent.snapshot import Sample
+        """Write a record, and print new problems."""
+        from gputop.agent.snapshot import MachineState, Sample
 
-        if record.problem not in (None, self.problem):
-            self.problem = record.problem
-            print_message(f"{record.problem}.")
+        self._print("", record.problem)
+        if isinstance(record, Sample):
+            for machine in record.machines:
+                # The problem of an unreachable host contains its name.
+                is_away = machine.state is MachineState.AWAY
+                prefix = "" if is_away else f"{machine.name}: "
+                self._print(machine.name, machine.problem, prefix)
+            self.has_devices = self.has_devices or bool(record.devices)
         self._write(record)
-        if isinstance(record, Sample) and record.devices:
-            self.has_devices = True
+
+    def _print(
+        self, host: str, problem: Problem | None, prefix: str = ""
+    ) -> None:
+        if problem not in (None, self._printed.get(host)):
+            self._printed[host] = problem
+            print_message(f"{prefix}{problem}.")
 
 
 def _csv_lines(arguments: argparse.Namespace) -> CsvLines | None:

@@ -9,8 +9,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from gputop.agent.times import SHORTEST_INTERVAL
 from gputop.commands.arguments import fail, print_text, snapshots
-from gputop.commands.options import argument_type, imported, number
+from gputop.commands.options import argument_type, imported, seconds
 from gputop.console import COULD_NOT_RUN, FINE, USAGE, print_message
 from gputop.text import visible
 
@@ -21,11 +22,8 @@ if TYPE_CHECKING:
     from gputop.stream.child import Interruption, Snapshot
 
 INTERVAL_SECONDS = 1.0
-PROCESS_SECONDS = 0.25
-"""Seconds between two checks of a process."""
 LASTS_SECONDS = 10.0
 """Default time for which a GPU must be idle or free: longer than a checkpoint between two steps."""
-_SECONDS = number(0, 1e9, "not a time. Give seconds, such as 600")
 
 
 @argument_type
@@ -64,14 +62,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for",
         dest="lasting",
-        type=_SECONDS,
+        type=seconds,
         metavar="S",
         default=LASTS_SECONDS,
         help=f"a GPU must be idle or free for this long (default {LASTS_SECONDS:g})",
     )
     parser.add_argument(
         "--timeout",
-        type=_SECONDS,
+        type=seconds,
         metavar="S",
         default=math.inf,
         help="give up after this time (default: never)",
@@ -162,7 +160,7 @@ async def _processes(processes: list[ProcessEnd]) -> str:
         for process in processes:
             if process.sentence is not None:
                 return process.sentence
-        await asyncio.sleep(PROCESS_SECONDS)
+        await asyncio.sleep(SHORTEST_INTERVAL)
 
 
 async def _devices(
@@ -190,7 +188,7 @@ def _notify(text: str) -> None:
     """Ring the bell and show a note (OSC 9), if standard error is a terminal."""
     if sys.stderr.isatty():
         print(
-            f"\a\x1b]9;gputop: {visible(text, 200)}\x07",
+            f"\a\x1b]9;gputop: {visible(text)}\x07",
             end="",
             file=sys.stderr,
             flush=True,

@@ -183,7 +183,7 @@ class FleetBuilder:
                 name: column.get(gpu.key) for name, column in columns.items()
             }
             if gpu.key in self._beats:
-                age = max(0.0, self.moment.now - self._beats[gpu.key])
+                age = self.moment.now - self._beats[gpu.key]
                 if age > KEPT_SECONDS:
                     continue
                 readings["age_seconds"] = age
@@ -206,14 +206,14 @@ class FleetBuilder:
         # Other jobs may have no GPUs.
         jobs = {job for job, _ in targets}
         unseen = [
-            visible(instance, 40)
+            visible(instance)
             for job, instance in sorted({*known.down} - targets)
             if job in jobs
         ]
         if unseen:
             yield Problem(
                 "Exporters that cannot be scraped, and whose GPUs are unknown",
-                f"`up` is 0 for {fold_list(unseen, 3)}",
+                f"`up` is 0 for {fold_list(unseen)}",
                 "Check that the exporter runs there, and the targets in Prometheus",
             )
 

@@ -57,7 +57,7 @@ class AskError(ProblemError):
         *,
         whole: bool = True,
     ) -> None:
-        super().__init__(Problem(what, visible(why, 240).rstrip(". "), remedy))
+        super().__init__(Problem(what, visible(why).rstrip(". "), remedy))
         self.whole = whole
 
 
@@ -97,7 +97,7 @@ class Client:
         self._server = server
         self._seconds = seconds
         self._pool: urllib3.PoolManager | None = None
-        self._shown = visible(server.url, 200)
+        self._shown = visible(server.url)
 
     def ask(
         self, query: str, at: float | None = None, seconds: float = SECONDS

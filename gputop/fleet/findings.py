@@ -151,7 +151,7 @@ def _faults(gpu: Gpu, known: Known) -> Iterator[Finding]:
     state = known.state.get(gpu.key)
     # Only `gputop exporter` reports states other than ok.
     if state:
-        text = conditions.STATES.get(state) or visible(state, 40)
+        text = conditions.STATES.get(state) or visible(state)
         yield _finding(
             gpu, "state", Severity.FAULT, text, STATE_RANKS.get(state, 50)
         )

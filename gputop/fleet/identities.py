@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -182,7 +182,7 @@ def labels_to_group_by(gpus: Sequence[Gpu]) -> tuple[str, ...]:
     return tuple(name for _, name in ranked)
 
 
-@lru_cache(1 << 16)
+@cache
 def natural_key(text: str) -> tuple[Any, ...]:
     """Return a sort key for natural order: node2 before node10."""
     # int() rejects more than 4,300 digits.

@@ -94,8 +94,8 @@ def _heading(
     width: int | None,
 ) -> Text:
     parts = [
-        pages.cell(visible(where, 200), pages.BOLD),
-        pages.cell(visible(match, 200)),
+        pages.cell(visible(where), pages.BOLD),
+        pages.cell(visible(match)),
         pages.simulated(is_so=fleet.simulated),
         pages.cell(moment(fleet.time, "%Y-%m-%d %H:%M:%S")),
     ]
@@ -146,7 +146,7 @@ def _findings(fleet: Fleet, width: int | None) -> Iterator[RenderableType]:
         word, style = SEVERITIES[finding.severity]
         words.append(pages.cell(word.upper(), style))
         places.append(pages.cell(_where(gpu, many)))
-        titles.append(pages.cell(visible(finding.title, 400), style))
+        titles.append(pages.cell(visible(finding.title), style))
         about.append(pages.cell(_about(gpu), pages.DIM))
     columns = (
         pages.Column("", words, left=True),
@@ -184,11 +184,11 @@ def _rows(fleet: Fleet) -> list[tuple[Finding, Gpu, int]]:
 
 
 def _where(gpu: Gpu, many: int) -> str:
-    several = f"{visible(gpu.host, 60)} ({many} GPUs)"
+    several = f"{visible(gpu.host)} ({many} GPUs)"
     return cut(several if many > 1 else gpu.place, 40)
 
 
 def _about(gpu: Gpu) -> str:
     """Return the model and the labels for its place and its work."""
     parts = (short_name(gpu.name), *map(gpu.labels.get, _LABELS))
-    return visible(" ".join(filter(None, parts)), 200)
+    return visible(" ".join(filter(None, parts)))

@@ -183,7 +183,7 @@ def parse_headers(text: str) -> dict[str, str]:
 
 def _token(path: Path) -> str:
     """Return the token in a file. Blanks around it are allowed."""
-    shown = visible(str(path), 100)
+    shown = visible(str(path))
     try:
         token = path.read_bytes().strip()
     except OSError as error:

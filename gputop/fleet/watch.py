@@ -91,7 +91,7 @@ class Refresher:
                 problems.append(
                     Problem(
                         "Prometheus warns",
-                        visible(warning, 160).rstrip("."),
+                        visible(warning).rstrip("."),
                         "Some GPUs may be missing",
                     )
                 )
@@ -134,7 +134,7 @@ class FleetWatch:
                 yield await asyncio.wrap_future(refresh)
                 left = began + self._interval - time.monotonic()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wanted.wait(), max(0.0, left))
+                    await asyncio.wait_for(self._wanted.wait(), left)
         finally:
             self._refresher.client.close()
 

@@ -71,7 +71,9 @@ def shared_numbers(cause: Cause) -> list[str]:
     for first in cause[0].evidence:
         same: list[Evidence] = []
         for each in cause:
-            same += _same(each.evidence, first)
+            number = _same(each.evidence, first)
+            if number is not None:
+                same.append(number)
         if len(same) < len(cause):
             continue
         same.sort(key=lambda number: number.value)
@@ -87,14 +89,12 @@ def first_time(findings: Iterable[Finding]) -> float | None:
     return min(known, default=None)
 
 
-def _same(evidence: Iterable[Evidence], wanted: Evidence) -> list[Evidence]:
+def _same(evidence: Iterable[Evidence], wanted: Evidence) -> Evidence | None:
     """Return the number with the same label in the finding's line, if there is one."""
-    same = [
-        each
-        for each in evidence
-        if each.headline and each.label == wanted.label
-    ]
-    return same[:1]
+    for each in evidence:
+        if each.headline and each.label == wanted.label:
+            return each
+    return None
 
 
 def find_causes(findings: Iterable[Finding]) -> list[Cause]:

@@ -184,7 +184,7 @@ def event_text(
             "`dmesg` has the Xid" * (event.kind == DeviceState.LOST),
         )
     code = "" if event.code is None else f" {event.code}"
-    return Fault(f"{visible(event.kind, 40)}{code}", "")
+    return Fault(f"{visible(event.kind)}{code}", "")
 
 
 def xid_text(code: int) -> Fault:
@@ -220,7 +220,7 @@ def ecc_text(number: int) -> str:
 def recovery_text(action: str) -> str:
     """Return the text for the recovery action that the driver recommends."""
     known = RECOVERIES.get(action)
-    need = known.need if known else visible(action, 40).replace("_", " ")
+    need = known.need if known else visible(action).replace("_", " ")
     return f"needs {need}"
 
 
@@ -249,7 +249,7 @@ def machine_findings(
         unlisted = {hostname: inventory.unlisted_gpus}
     if sample.problem is not None:
         title = f"shown only in part, {visible(sample.problem.why)}"
-        label = visible(hostname, 64)
+        label = visible(hostname)
         found.append(
             Finding(
                 Severity.INFORMATION, title, rule="incomplete", label=label
@@ -261,14 +261,14 @@ def machine_findings(
 
 
 def _unlisted(hostname: str, addresses: Sequence[str]) -> Finding:
-    shown = [visible(address, 20) for address in addresses]
+    shown = list(map(visible, addresses))
     many = "a GPU" if len(addresses) == 1 else count(len(addresses), "GPU")
     return Finding(
         Severity.WARNING,
-        f"{many} that the driver does not list, {fold_list(shown, 3)}",
+        f"{many} that the driver does not list, {fold_list(shown)}",
         remedy=UNLISTED_REMEDY,
         rule="unlisted",
-        label=visible(hostname, 64),
+        label=visible(hostname),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from statistics import fmean
 from typing import NamedTuple
 
@@ -21,8 +22,6 @@ from gputop.health.thresholds import FULL_MARK, WORKS
 from gputop.schema.derived import label_of, model_of
 from gputop.text import fold_list, percentage, size, visible
 
-MOST_USERS = 3
-"""Most processes named in a warning."""
 NO_INDEX = "a MIG instance has no index for CUDA: leave out --index"
 HARDWARE_RULES = ("recovery", "ecc", "remap")
 """Rules whose findings exclude a device."""
@@ -114,19 +113,16 @@ class Candidate:
     @property
     def capacity_bytes(self) -> int | None:
         """Largest possible free memory, or None if unknown."""
-        return (
-            max(
-                self.memory_usable_bytes or 0,
-                self.device.memory_total_bytes or 0,
-            )
-            or None
-        )
+        known = self.memory_usable_bytes, self.device.memory_total_bytes
+        return max(filter(None, known), default=None)
 
     @property
     def warning(self) -> str | None:
         """Warning with load and users if it is busy or nearly full. None if it is idle."""
         busy, held = self.busy_percent, self.memory_percent
-        if (busy or 0) < WORKS.begin and (held or 0) < 100 * FULL_MARK:
+        is_busy = busy is not None and busy >= WORKS.begin
+        is_full = held is not None and held >= 100 * FULL_MARK
+        if not is_busy and not is_full:
             return None
         load = (
             "of unknown load" if busy is None else f"{percentage(busy)} busy"
@@ -137,7 +133,7 @@ class Candidate:
             memory = f"{size(free)} of {size(usable)} free"
         by = "no process is listed"
         if self.processes:
-            by = f"used by {fold_list([*map(_user, self.processes)], MOST_USERS)}"
+            by = f"used by {fold_list([*map(_user, self.processes)])}"
         name = f"GPU {label_of(self.device)} ({model_of(self.device)})"
         return f"{name} is {load}, {memory}: {by}"
 
@@ -246,11 +242,15 @@ def _silent(readings: DeviceSample | None) -> str | None:
     return None
 
 
+def _program(process: Process) -> str:
+    """Return the program's name without its folder and arguments; "" if it is unknown."""
+    program, _, _ = (process.command or "").partition(" ")
+    return PurePosixPath(program).name
+
+
 def _user(process: Process) -> str:
-    user = visible(process.user or "?", 32)
-    program = visible(
-        (process.command or "?").split(" ", 1)[0].rpartition("/")[2], 40
-    )
+    user = visible(process.user or "?")
+    program = visible(_program(process) or "?")
     return f"{user} ({program}, pid {process.pid})"
 
 
@@ -274,7 +274,7 @@ def _closed(
         )
     holder = None
     for process in seen.processes:
-        program = (process.command or "").split(" ", 1)[0].rpartition("/")[2]
+        program = _program(process)
         if process.kind is ProcessKind.MPS or program == MPS_SERVER:
             # MPS holds the device for all of its clients.
             return None
@@ -282,7 +282,7 @@ def _closed(
             holder = holder or process
     if holder is None:
         return None
-    user = f" of {visible(holder.user, 32)}" if holder.user else ""
+    user = f" of {visible(holder.user)}" if holder.user else ""
     return f"its compute mode is exclusive, and process {holder.pid}{user} holds it"
 
 

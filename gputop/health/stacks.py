@@ -177,7 +177,7 @@ def _refusal(what: str, pid: int, errors: str) -> Problem:
             "Try `gdb -p PID`",
         )
     line = errors.strip().rpartition("\n")[2]
-    return Problem(what, visible(line, 100) or "py-spy failed", "Try again")
+    return Problem(what, visible(line) or "py-spy failed", "Try again")
 
 
 def _is_there(pid: int) -> bool:

@@ -28,7 +28,7 @@ def process_texts(processes: Sequence[Process]) -> Iterator[str]:
 
     Numbers are never cut.
     """
-    ordered = sorted(processes, key=lambda p: -(p.memory_used_bytes or 0))
+    ordered = sorted_processes(processes, SORT_KEYS["memory"], None)
     full, short, brief = [], [], []
     for process in ordered:
         user, held = _user(process), f"({size(process.memory_used_bytes)})"
@@ -130,7 +130,7 @@ def sorted_processes(
 def _time(process: Process, sample: Sample) -> str:
     if process.start_time is None:
         return ABSENT
-    return duration(max(0.0, sample.time - process.start_time))
+    return duration(sample.time - process.start_time)
 
 
 def _command(process: Process) -> str:

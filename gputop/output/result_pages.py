@@ -92,7 +92,7 @@ def _table(block: TextTable) -> Table:
 
 
 def _facts(block: Facts) -> Table:
-    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid = Table.grid(padding=(0, 1))
     grid.add_column(min_width=NAME_CELLS)
     for name, text in block.rows:
         grid.add_row(cell(INDENT + name), Text(visible(text)))

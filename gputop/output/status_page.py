@@ -399,8 +399,9 @@ def _columns(
             ]
         if column == PROCESSES and view.processes == "beside":
             holders = [Holders(held[device.uuid]) for device, _ in pairs]
-            least = max((each.least for each in holders), default=0)
-            least = max(least, cells(column.name))
+            least = max(
+                [cells(column.name), *(each.least for each in holders)]
+            )
             yield pages.Column(
                 column.name,
                 holders,

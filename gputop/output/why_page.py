@@ -148,7 +148,7 @@ def _numbers(evidence: Iterable[Evidence], look: Look) -> Text:
 
 
 def _indented(text: str) -> RenderableType:
-    return Padding(Text(visible(text)), (0, 0, 0, pages.GAP))
+    return Padding.indent(Text(visible(text)), pages.GAP)
 
 
 def document(

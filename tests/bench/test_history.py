@@ -93,6 +93,8 @@ def test_a_table_fits_into_its_width_and_wider_is_more(title: str, width: int) -
         assert max(map(len, [head, *lines])) <= columns_wide
     assert {"DEVICE", "KIND", "TFLOP/s", "VERDICT"} <= set(re.split(" {2,}", head.strip()))
     assert "POWER" not in result_list(RUNS[4:]).splitlines()[0], "nothing is known of it"
+    longer = [replace(each, device="x" * 40) for each in RUNS]
+    assert ["WHEN" in result_list(longer, room) for room in (54, 55)] == [False, True]
 
 
 def texts(result: Result) -> dict[str, str]:

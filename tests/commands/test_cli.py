@@ -8,7 +8,7 @@ import pytest
 
 from gputop import __version__, cli
 from gputop.agent.snapshot import Host, Process, ProcessKind, Sample
-from gputop.commands.arguments import chosen_processes
+from gputop.commands.arguments import chosen_processes, progress
 from gputop.commands.parser import COMMANDS, parse, parser
 from gputop.settings import Settings
 from tests.e2e.shipped import GPUTOP, run
@@ -51,7 +51,6 @@ REFUSED = [
     (["--show-secrets", "--host", "a"], "other machines: they mask theirs. Leave it out."),
     (["--show-secrets", "status"], "what is printed is masked. Leave it out."),
     (["monitor"], HELP),
-    (["--nosuch"], HELP),
     (["--dem"], "Did you mean --demo?"),
     (["--two\nlines\x1b[31m"], HELP),
     (["status", "--json=1"], "Try `gputop status --help`."),
@@ -91,7 +90,6 @@ REFUSED = [
     (["--zzz"], "`gputop` has no --zzz. Try `gputop --help`."),
     (["bench", "soak", "--time", "3"], "`gputop bench` has no --time. Try `gputop bench "),
     (["bench", "soak", "--demo"], "`gputop bench` has no --demo. Try `gputop bench --help`."),
-    (["pick", "--gpm"], "`gputop pick` has no --gpm. Try `gputop pick --help`."),
     (["topo", "-m"], "gputop has no topo. Use `nvidia-smi topo -m`."),
     (["--query-gpu=index", "--format=csv"], "gputop has no --query-gpu. Use `nvidia-smi --qu"),
 ]
@@ -337,6 +335,16 @@ def test_an_output_that_takes_nothing(command: str, redirection: str, what: str)
     assert (done.returncode, done.stdout) == (3, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"gputop: error: {what} ")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_is_shown_on_a_terminal_and_removed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_terminal: bool
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+    with progress("Wait"):
+        assert capsys.readouterr().err == "Wait\r" * is_terminal
+    assert capsys.readouterr().err == "    \r" * is_terminal
 
 
 def test_a_page_in_a_locale_that_lacks_its_characters() -> None:

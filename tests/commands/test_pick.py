@@ -77,6 +77,7 @@ def test_a_device_with_a_fault_is_never_picked(ran: Ran) -> None:
     assert "is 99 % busy" in err
     status, out, err = ran(found, "pick", "-n", "2")
     assert (status, out) == (3, "")
+    assert "2 devices are wanted, 1 fits. GPU 8: fits. " in err
     for index, reason in enumerate(BAD):
         assert f"GPU {index}: {reason}" in err
 

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from gputop.agent.lines import to_line
-from gputop.agent.snapshot import Machine, Record
-from gputop.commands.stream import _write_merged
+from gputop.agent.snapshot import Machine, MachineState, Record
+from gputop.commands.stream import Remarks, _write_merged
 from gputop.stream.launch import StreamOptions
 from gputop.text import moment
 from tests import streams
 from tests.commands.conftest import merged
 from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, run
+from tests.streams import NO_DRIVER
 
 BOUND = 60.0
 
@@ -92,3 +93,14 @@ def test_csv_without_devices_says_why_once() -> None:
     assert (ended.returncode, ended.stdout) == (3, "")
     (why,) = ended.stderr.splitlines()
     assert "No NVIDIA driver" in why
+
+
+def test_csv_names_the_problem_of_each_host_once(capsys: pytest.CaptureFixture[str]) -> None:
+    hosts = (Machine("a", MachineState.AWAY, problem=NO_DRIVER), Machine("b", problem=NO_DRIVER))
+    sample = dataclasses.replace(streams.sample(0), machines=hosts)
+    written: list[Record] = []
+    remarks = Remarks(written.append)
+    for each in (sample, sample):
+        remarks.write(each)
+    said = [f"gputop: {NO_DRIVER}.", f"gputop: b: {NO_DRIVER}."]
+    assert (capsys.readouterr().err.splitlines(), written) == (said, [sample, sample])

@@ -12,10 +12,9 @@ from gputop import cli
 from gputop.agent.lines import to_line
 from gputop.agent.snapshot import Event, Host, MachineState, Record, Sample
 from gputop.agent.snapshot import Machine as Remote
-from gputop.commands import why
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, USAGE
 from gputop.stream.child import Snapshot, StreamError
-from tests.commands.conftest import Prepared, Ran, merged
+from tests.commands.conftest import STOPPED, Prepared, Ran, merged
 from tests.health.histories import device, saw, watched
 from tests.streams import NO_DRIVER, NOW, no_driver, sample
 
@@ -103,14 +102,16 @@ def test_the_exit_status_is_that_of_the_gravest(
 
 
 def test_it_watches_for_as_long_as_it_is_told(ran: Ran) -> None:
-    prepared = Prepared(*watched({}, seconds=90))
-    status, out, _ = ran(prepared, "why")
-    assert (status, prepared.taken) == (FINE, why.SECONDS + 1)
+    prepared = Prepared(STOPPED, *watched({}, seconds=90))
+    status, out, err = ran(prepared, "why")
+    assert err.startswith("gputop: The sampler stopped: ")
+    assert (status, prepared.taken) == (FINE, 35 + 2)
     assert prepared.asked == {"interval": 1.0, "gpm": True}
     assert "watched for 35 s" in out
-    status, _, err = ran([], "why", "--seconds", "0.5")
-    assert status == USAGE
-    assert "'0.5' is no time to watch: give seconds from 1 to 3600" in err
+    for seconds in ("0.5", "3601"):
+        status, _, err = ran([], "why", "--seconds", seconds)
+        assert status == USAGE
+        assert f"'{seconds}' is no time to watch: give seconds from 1 to 3600" in err
 
 
 @pytest.mark.parametrize(

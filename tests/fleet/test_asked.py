@@ -1,14 +1,13 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop import cli
 from gputop.agent.problem import ProblemError
-from gputop.fleet.queries import CLOCK, gone_of, names_of, values_of
 from gputop.fleet.server import PrometheusServer, parse_match, parse_url
 
 
@@ -106,9 +105,16 @@ def test_a_broken_netrc_is_not_quoted(tmp_path: Path, monkeypatch: pytest.Monkey
         {"GPUTOP_PROMETHEUS_USER": "a", "GPUTOP_PROMETHEUS_HEADERS": "authorization: b"},
     ],
 )
-def test_an_environment_that_contradicts_itself(environment: Mapping[str, str]) -> None:
-    with pytest.raises(ValueError, match="GPUTOP_PROMETHEUS_"):
-        PrometheusServer.from_environment("http://a", environment)
+def test_an_environment_that_contradicts_itself(
+    environment: Mapping[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit, match=r"^2$"):
+        cli.main(["status", "--prometheus", "http://a"])
+    assert capsys.readouterr().err.startswith("gputop: error: GPUTOP_PROMETHEUS_")
 
 
 @pytest.mark.parametrize(
@@ -182,9 +188,3 @@ def test_whatever_is_given_stays_within_its_braces(text: str) -> None:
     string = r'"(?:[^"\\\n]|\\.)*"' + r"|'(?:[^'\\\n]|\\.)*'"
     matcher = rf"\s*[a-zA-Z_]\w*\s*(?:=~|!~|!=|=)\s*(?:{string})\s*"
     assert re.fullmatch(rf"(?:{matcher}(?:,{matcher})*)?", found, re.ASCII | re.DOTALL)
-
-
-def test_every_query(snapshot: Any) -> None:
-    match = 'cluster="a"'
-    queries = (CLOCK, gone_of(match), names_of(match), *values_of(match))
-    assert "\n".join(f"{each.name} {each.every}: {each.text}" for each in queries) == snapshot

@@ -119,14 +119,6 @@ def test_warnings_come_along_and_a_long_query_is_posted() -> None:
     assert fake.requests[1].parameters["query"] == "x" * 5000
 
 
-def test_a_server_that_hangs_is_given_up() -> None:
-    with FakePrometheus(lambda _: None) as fake:
-        client = Client(PrometheusServer(fake.url), seconds=0.2)
-        with pytest.raises(AskError, match="Prometheus is slow"):
-            client.ask("up")
-        client.close()
-
-
 def test_an_answer_that_drips_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         over = threading.Event()

@@ -99,9 +99,7 @@ def test_the_worst_is_first_and_the_order_stays() -> None:
     assert [gpus[int(each.device_uuid[1:])].xid for each in found] == [
         *(79, 95, 48, 140, 120, 119, 62, 46, 64, 74, 4711, 13, 31)
     ]
-    states = dict(
-        zip(("g0", "g1", "g2", "g3"), ("x", "not_responding", "needs_reset", "lost"), strict=True)
-    )
+    states = {"g0": "x", "g1": "not_responding", "g2": "needs_reset", "g3": "lost"}
     gpus = [
         *map(gpu, range(4)),
         gpu(4, remap_failed=True),
@@ -156,13 +154,15 @@ def test_a_clock_that_something_explains_is_no_straggler() -> None:
 
 
 def test_what_is_wrong_with_a_gpu_is_told_once_whatever_instances_it_has() -> None:
-    hot = {"uuid": "g", "host": "a", "temperature_celsius": 88.0}
+    hot = {"uuid": "g", "host": "a", "temperature_celsius": 88.0, "power_watts": 300.0}
     parts = [
         gpu(n, index=f"{n % 2}:{n}", memory_total_bytes=80.0 * GIB if n % 2 == 0 else None, **hot)
         for n in range(7)
     ]
     said = [(w.device_uuid, w.rule) for w in find(parts, Known())]
     assert said == [("g0", "hot"), ("g1", "hot")]
+    both = totals(parts, ())
+    assert (both.gpus, both.instances, both.power_watts) == (2, 7, 600.0)
     whole = gpu(9, uuid="g", host="a", index="0", memory_total_bytes=80.0 * GIB)
     assert totals([whole, *parts], ()).memory_used_bytes == whole.memory_used_bytes
     means = {part.key: 0.0 for part in parts}

@@ -126,24 +126,3 @@ def test_without_the_client_it_says_how_to_get_it(
         "gputop: error: urllib3 is not installed. "
         "Type `pip install '.[fleet]'` in a checkout of gputop.\n"
     )
-
-
-INSTANCES = [labels(0, GPU_I_ID=str(n), GPU_I_PROFILE="1g.10gb") for n in range(7)]
-OF_INSTANCES = [{"UUID": uuid(0), "GPU_I_ID": str(n)} for n in range(7)]
-PARTED = Site(
-    1,
-    names=[(row, 1) for row in (*INSTANCES, labels(1))],
-    power_watts=[(row, 300) for row in (*OF_INSTANCES, {"UUID": uuid(1)})],
-    beat=[(row, NOW - 5) for row in (*OF_INSTANCES, {"UUID": uuid(1)})],
-    xid=[(row, 79) for row in OF_INSTANCES],
-)
-"""A GPU in seven MIG instances, each of which dcgm-exporter gives the whole GPU's power, and one
-that is not parted."""
-
-
-def test_mig_instances_are_no_gpus_and_share_one_power() -> None:
-    with FakePrometheus(PARTED) as fake:
-        lines = run("status", "--prometheus", fake.url).stdout.splitlines()
-    assert lines[1].startswith("2 GPUs · 7 MIG instances · 1 host · 1 model · 1 fault · ")
-    assert lines[1].endswith("power 0.60 kW")
-    assert len(lines) == 3

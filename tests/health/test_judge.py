@@ -36,15 +36,14 @@ def test_the_gravest_first_then_what_to_look_at_first() -> None:
     machine = one(
         {
             "gpu_utilization_percent": saw(95, 0, 8, 3),
-            "ecc_uncorrected": 1,
-            "clock_event_reasons": ("sw_power_cap",),
+            "ecc_corrected": lambda tick: tick // 40,
+            "remap_failed": True,
             "memory_unattributed_bytes": 9 * GIB,
         },
         process=trainer(cpu_percent=99.0),
     )
     found = machine.last.findings
-    assert [f.rule for f in found] == ["ecc", "input_bound", "unattributed", "power_capped"]
-    assert [f.severity for f in found] == sorted((f.severity for f in found), reverse=True)
+    assert [f.rule for f in found] == ["remap", "input_bound", "unattributed", "ecc"]
     assert found[-1].severity is Severity.INFORMATION
     assert {each.device_uuid for each in found} == {device().uuid}
 

@@ -1,5 +1,7 @@
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,7 +32,6 @@ def test_time_counts_for_the_innermost_function_outside_the_standard_library() -
     [
         ("Error: Permission Denied: Try running again with elevated permissions", "must not trace"),
         ("Error: Failed to find python version from target process", "no Python process"),
-        ("Error: strange\nlast", "last"),
         ("", "py-spy failed"),
     ],
 )
@@ -54,6 +55,23 @@ async def test_without_a_process_or_py_spy_it_says_so(monkeypatch: pytest.Monkey
     monkeypatch.setattr(stacks, "find_py_spy", lambda: None)
     with pytest.raises(StacksError, match=r"py-spy is not installed\. Type"):
         await sample_stacks(1)
+
+
+async def test_py_spy_answers_or_says_why_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "py-spy"
+    monkeypatch.setattr(stacks, "find_py_spy", lambda: str(program))
+    program.write_text("#!/bin/sh\necho 'a;run (/a/b.py:1) 9'")
+    program.chmod(0o755)
+    assert (await sample_stacks(os.getpid())).sentence == "100 % in `run` (b.py:1)"
+    program.write_text("#!/bin/sh\necho strange >&2\necho why >&2\nexit 1")
+    with pytest.raises(StacksError, match="why"):
+        await sample_stacks(os.getpid())
+    program.write_text("#!/bin/sh\nexec sleep 600")
+    monkeypatch.setattr(stacks, "PATIENCE_SECONDS", 0.1)
+    with pytest.raises(StacksError, match=r"did not answer in 0\.1 s"):
+        await sample_stacks(os.getpid())
 
 
 @pytest.mark.skipif(stacks.find_py_spy() is None, reason="py-spy is not installed")

@@ -154,6 +154,7 @@ def test_columns_that_were_chosen_are_there_and_those_without_room_are_named() -
         "   –          –  LOST",
         "no room for clock, busy",
     ]
+    assert page(INVENTORY, SAMPLE, View(columns, width=20)).endswith("no room for power, …")
 
 
 def test_alerts_are_under_the_table() -> None:
@@ -184,22 +185,22 @@ def test_an_instance_has_a_line_of_its_own_and_shared_memory_is_said() -> None:
 @pytest.mark.parametrize(
     ("room", "shown"),
     [
-        (None, "bo:run/2(2.00 GiB) ada:run/1(1.00 GiB)"),
-        (38, "bo:run/2(2.00 GiB) ada:run/1(1.00 GiB)"),
-        (37, "bo/2(2.00 GiB) ada/1(1.00 GiB)"),
-        (29, "bo(2.00 GiB) ada(1.00 GiB)"),
-        (25, "bo(2.00 GiB) +1"),
-        (14, "2 proc."),
+        (None, "cy:run/3(3.00 GiB) bo:run/2(2.00 GiB) ada:run/1(1.00 GiB)"),
+        (57, "cy:run/3(3.00 GiB) bo:run/2(2.00 GiB) ada:run/1(1.00 GiB)"),
+        (56, "cy/3(3.00 GiB) bo/2(2.00 GiB) ada/1(1.00 GiB)"),
+        (44, "cy(3.00 GiB) bo(2.00 GiB) ada(1.00 GiB)"),
+        (38, "cy(3.00 GiB) bo(2.00 GiB) +1"),
+        (27, "cy(3.00 GiB) +2"),
+        (14, "3 proc."),
     ],
 )
 def test_the_largest_holder_is_named_longest(room: int | None, shown: str) -> None:
     held = [
         Process(n, "GPU-a", ProcessKind.COMPUTE, n * GIB, user, f"/opt/{user}/run -v")
-        for n, user in enumerate(("ada", "bo"), 1)
+        for n, user in enumerate(("ada", "bo", "cy"), 1)
     ]
     assert processes_text(held, room) == shown
-    (_, short) = held
-    long = dataclasses.replace(short, command=f"/opt/{'run' * 20} -v")
+    long = dataclasses.replace(held[1], command=f"/opt/{'run' * 20} -v")
     assert processes_text([long], None) == f"bo:{'run' * 13}r/2(2.00 GiB)"
 
 

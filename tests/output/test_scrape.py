@@ -9,7 +9,16 @@ from wsgiref.simple_server import WSGIServer
 
 import pytest
 
+from gputop.commands.exporter import parse_address
 from gputop.output.prometheus.scrape import serve
+
+
+@pytest.mark.parametrize(
+    ("text", "address"), [("a:1", ("a", 1)), (":9835", ("", 9835)), ("[::1]:65535", ("::1", 65535))]
+)
+def test_an_address(text: str, address: tuple[str, int]) -> None:
+    assert parse_address(text) == address
+    assert str(parse_address(text)) == text
 
 
 class Certificate:

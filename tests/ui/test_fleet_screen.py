@@ -65,6 +65,7 @@ async def test_m_colours_by_the_next_value_and_g_groups_by_the_next_label() -> N
         assert seen == ["cluster", "rack", "job", "pod", "model", "host"]
         await pressed(pilot, "G", "M")
         assert (app.query_one(MapView).by, state_of(app).metric) == ("model", POWER)
+        assert "all words must be true" in await pressed(pilot, "question_mark")
 
 
 async def test_a_filter_narrows_map_and_list_as_it_is_typed() -> None:
@@ -95,14 +96,16 @@ async def test_the_cursor_is_the_same_in_map_and_list() -> None:
         assert cursor.place == second
         await pressed(pilot, "escape", "home", "right", "down", "down", "up", "left")
         assert state_of(app).cursor not in (None, SOME.gpus[0])
-        await pressed(pilot, "home")
+        await pressed(pilot, "home", "right", "up")
         assert state_of(app).cursor is SOME.gpus[0]
-        await pressed(pilot, "end")
+        await pressed(pilot, "pagedown")
+        assert state_of(app).cursor is app.query_one(MapView).map.rows[10][0].gpu
+        assert "· rows 6–16 of 16" in await pressed(pilot, "end")
         assert state_of(app).cursor is SOME.gpus[-1]
         await pressed(pilot, "home")
         spot = app.query_one(MapView).map.rows[2][3]
         await pilot.click("#map", offset=(spot.x, spot.y + 1))
-        assert state_of(app).cursor is spot.gpu
+        assert f"▌ {spot.gpu.place}" in text_of(lines(app))
         await pilot.click("#problems", offset=(5, 2))
         assert state_of(app).on_list
         cursor = state_of(app).cursor
@@ -250,6 +253,15 @@ def test_every_gpu_has_a_place_of_its_own(count: int, by: str, width: int) -> No
     spots = [spot for row in places.rows.values() for spot in row]
     assert sorted(spot.gpu.key for spot in spots) == sorted(g.key for g in SOME.gpus[:count])
     assert len({(spot.y, spot.x) for spot in spots}) == count
+
+
+def test_rows_are_of_whole_hosts_and_as_long_as_fit() -> None:
+    groups = group_gpus(SOME.gpus[:300], "nothing")
+    widest = [max(map(len, MapLayout(groups, width).rows.values())) for width in range(320)]
+    lengths = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+    assert {(each, widest.index(each)) for each in widest} == {
+        (each, each + 22 if each > 1 else 0) for each in lengths
+    }
 
 
 def test_the_median_is_of_known_values() -> None:

@@ -185,7 +185,8 @@ def test_keys_of_others_do_nothing_only_where_their_table_has_a_dash() -> None:
 async def test_plus_samples_more_often_and_minus_less() -> None:
     stream = PreparedStream(inventory(1), sample(1))
     async with settled(GputopApp(stream), (80, 24)) as (app, pilot):
-        for key, seconds in (("plus", 0.5), ("equals_sign", 0.25), ("minus", 0.5), ("minus", 1.0)):
+        longer = [("minus", seconds) for seconds in (0.5, 1, 2, 5, 10, 30, 60)]
+        for key, seconds in (("plus", 0.5), ("equals_sign", 0.25), *longer):
             await pilot.press(key)
             assert stream.asked["interval"] == seconds
             assert noted(app) == f"A sample every {seconds:g} s"

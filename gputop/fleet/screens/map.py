@@ -75,8 +75,8 @@ class MapLayout:
 
     def __init__(self, groups: Sequence[GpuGroup], width: int) -> None:
         self.groups = groups
-        longest = max((len(group.name) for group in groups), default=0)
-        self.name = max(4, min(LONGEST_NAME, longest))
+        longest = max([4, *(len(group.name) for group in groups)])
+        self.name = min(LONGEST_NAME, longest)
         self.label = self.name + FIGURES
         largest = max((len(group.gpus) for group in groups), default=1)
         room = max(1, min(largest, width - MARGIN - self.label))

@@ -87,10 +87,10 @@ class FleetScreen(ActionScreen):
     FleetScreen #totals { height: 2; }
     FleetScreen #filter { padding: 0 1; background: ansi_default; color: ansi_default; }
     FleetScreen #map { height: 2fr; }
-    FleetScreen #detail { height: 2; }
-    FleetScreen.-tall #detail { height: 4; }
+    FleetScreen #detail { display: none; height: 2; }
+    FleetScreen.-middle #detail { display: block; }
+    FleetScreen.-tall #detail { display: block; height: 4; }
     FleetScreen #problems { height: 1fr; min-height: 2; }
-    FleetScreen.-low #detail { display: none; }
     """
     actions = ACTIONS
     BINDINGS: ClassVar[list[BindingType]] = list(bindings(ACTIONS))
@@ -100,11 +100,7 @@ class FleetScreen(ActionScreen):
         super().__init__()
         self.state = state
         self._watch = watch
-        self.VERTICAL_BREAKPOINTS = [
-            (0, "-low"),
-            (18, "-middle"),
-            (30, "-tall"),
-        ]
+        self.VERTICAL_BREAKPOINTS = [(18, "-middle"), (30, "-tall")]
         self._old = False
         """True if the last drawing was out of date."""
         self._input = Input(
@@ -143,7 +139,6 @@ class FleetScreen(ActionScreen):
         self._map.lay_out()
         for view in self._views:
             view.redraw()
-        self.show_keys()
 
     def tick(self) -> None:
         """Update the age of the fleet. The screen fades if it is too old."""
@@ -188,7 +183,7 @@ class FleetScreen(ActionScreen):
 
     def action_refresh_now(self) -> None:
         self._watch.refresh()
-        self.notify(f"Asking {visible(self.state.where, 200)} now")
+        self.notify(f"Asking {visible(self.state.where)} now")
 
     def action_host(self) -> None:
         """Show only the host under the cursor."""

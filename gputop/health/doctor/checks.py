@@ -111,7 +111,7 @@ def permission(facts: DoctorFacts) -> Iterator[Finding]:
     if not refusals:
         yield ok(f"{len(files)} device files, all can be opened")
         return
-    named = fold_list([f"{each.file} ({each.why})" for each in refusals], 3)
+    named = fold_list([f"{each.file} ({each.why})" for each in refusals])
     yield warning(f"cannot be opened: {named}", ask_for(refusals[0]))
 
 
@@ -223,7 +223,7 @@ def installation(facts: DoctorFacts) -> Iterator[Finding]:
 
 def terminal(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that the terminal can show the dashboard, and its number of colours."""
-    name = visible(facts.environment.get("TERM", ""), 40)
+    name = visible(facts.environment.get("TERM", ""))
     if name in ("", "dumb"):
         made = warning if facts.on_terminal else note
         yield made(
@@ -249,7 +249,7 @@ def terminal(facts: DoctorFacts) -> Iterator[Finding]:
 
 def characters(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that charts can use more characters than ASCII."""
-    locale = visible(locale_of(facts.environment), 40)
+    locale = visible(locale_of(facts.environment))
     if not ascii_is_safer(facts.environment):
         yield ok(f"locale {locale or 'not set'}, drawn in UTF-8")
     elif facts.environment.get("TERM") == "linux":

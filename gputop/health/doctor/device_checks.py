@@ -231,14 +231,14 @@ def torch(facts: DoctorFacts) -> Iterator[Finding]:
         )
     if chosen is None or answer is None:
         return
-    where = visible(f"{chosen.path} ({chosen.origin})", 300)
+    where = visible(f"{chosen.path} ({chosen.origin})")
     if answer.failure is not None:
-        why = visible(answer.failure, 200).rstrip(".")
+        why = visible(answer.failure).rstrip(".")
         yield problem(
             f"cannot be imported by {where}: {why}", "Reinstall it there"
         )
     else:
-        yield ok(f"{visible(answer.version or '', 40)} of {where}")
+        yield ok(f"{visible(answer.version or '')} of {where}")
 
 
 def build(facts: DoctorFacts) -> Iterator[Finding]:
@@ -247,10 +247,10 @@ def build(facts: DoctorFacts) -> Iterator[Finding]:
     if said is None:
         return
     if said.cuda_version:
-        yield ok(f"built for CUDA {visible(said.cuda_version, 20)}")
+        yield ok(f"built for CUDA {visible(said.cuda_version)}")
     elif facts.gpus:
         yield problem(
-            f"torch {visible(said.version or '', 40)} is built without CUDA",
+            f"torch {visible(said.version or '')} is built without CUDA",
             _BUILD,
         )
     else:
@@ -268,16 +268,16 @@ def cuda(facts: DoctorFacts) -> Iterator[Finding]:
     ):
         return
     newest = facts.inventory.cuda_version
-    takes = f"the driver takes CUDA up to {visible(newest or '?', 20)}"
+    takes = f"the driver takes CUDA up to {visible(newest or '?')}"
     if said.fault is None and said.device_count:
         yield ok(f"{said.device_count} of {len(facts.gpus)} GPUs; {takes}")
     elif newest and _major(said.cuda_version) > _major(newest):
         yield problem(
-            f"built for CUDA {visible(said.cuda_version, 20)}, {takes}",
+            f"built for CUDA {visible(said.cuda_version)}, {takes}",
             f"Update the driver, or install a build for CUDA {_major(newest)}; {_BUILDS}",
         )
     else:
-        why = visible(said.fault or "it sees no device", 200).rstrip(".")
+        why = visible(said.fault or "it sees no device").rstrip(".")
         yield problem(
             f"torch cannot use the GPUs: {why}",
             f"Run nvidia-smi; {takes}",
@@ -299,7 +299,7 @@ def architecture(facts: DoctorFacts) -> Iterator[Finding]:
                 f"it has code for compute capability {capability}", device
             )
         else:
-            built = visible(" ".join(said.architectures), 200)
+            built = visible(" ".join(said.architectures))
             yield problem(
                 f"it has no code for compute capability {capability}, only for {built}",
                 f"Install a build that has; {_BUILDS}",
@@ -313,7 +313,7 @@ def selection(facts: DoctorFacts) -> Iterator[Finding]:
     if value is None:
         yield ok("not set: CUDA programs see every GPU")
         return
-    shown = f"{VARIABLE}={visible(value, 200)}"
+    shown = f"{VARIABLE}={visible(value)}"
     if not facts.gpus:
         yield note(f"{shown}, and there is no GPU")
         return

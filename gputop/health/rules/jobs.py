@@ -85,7 +85,7 @@ def _cpu(job: Job, rank: int) -> list[Evidence]:
 def _remedy(process: Process) -> str:
     if process.is_here:
         return f"See where it is: `s` on pid {process.pid} in the dashboard (py-spy)"
-    machine = visible(process.machine or "", 64)
+    machine = visible(process.machine or "")
     return f"See where it is: `py-spy dump --pid {process.pid}` on {machine}"
 
 

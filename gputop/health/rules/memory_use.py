@@ -60,7 +60,7 @@ def process_text(process: Process | None) -> str:
     """Return a process in a few words. Foreign text is made safe."""
     if process is None:
         return "a process that is not listed"
-    user = visible(process.user, 24) if process.user else "somebody"
+    user = visible(process.user) if process.user else "somebody"
     if not process.command:
         return f"{user} (pid {process.pid})"
     command = visible(process.command, LONGEST_COMMAND)

@@ -34,6 +34,8 @@ Kind = Literal["gauge", "counter", "unknown"]
 Labels = Mapping[str, str]
 MOST_PROCESSES = 32
 """Maximum number of exported processes per device. Each process adds a series to each metric."""
+LONGEST_LABEL = 64
+"""Characters of a label, such as the name of a host or a user."""
 XID_HELP = "Value of the last XID error encountered."
 _ABOUT = {
     "up": "1 if the newest sample is recent and the driver answers, else 0.",
@@ -122,10 +124,10 @@ def parts_of(reading: Reading, value: Any) -> Iterator[tuple[Labels, float]]:
         if isinstance(value, str):
             current = (value,)
         for name in dict.fromkeys((*reading.words, *current)):
-            yield {label: visible(name, 200)}, float(name in current)
+            yield {label: visible(name)}, float(name in current)
     elif isinstance(value, Mapping):
         for name, number in value.items():
-            yield {label: visible(name, 200)}, number
+            yield {label: visible(name)}, number
     elif isinstance(value, tuple):
         for n, part in enumerate(value):
             if part is not None:
@@ -202,10 +204,10 @@ def _devices(
             )
 
 
-def _present(limit: int = 200, **values: str | int | None) -> dict[str, str]:
+def _present(**values: str | int | None) -> dict[str, str]:
     """Return the labels that have a value. Control characters in texts are made visible."""
     return {
-        name: visible(str(value), limit)
+        name: visible(str(value), LONGEST_LABEL)
         for name, value in values.items()
         if value not in (None, "")
     }
@@ -358,7 +360,6 @@ def _process_labels(process: Process) -> Labels:
     """Return labels without the command line, which differs in each run and may contain secrets."""
     program, _, _ = (process.command or "").partition(" ")
     return _present(
-        64,
         pid=process.pid,
         user=process.user,
         program=PurePosixPath(program).name,
@@ -426,10 +427,11 @@ def _add_dcgm_sums(
 def _add_dcgm_xid(
     found: Metrics, labels: Labels, device: Device, state: ExporterState
 ) -> None:
-    code, latest = 0, 0.0
+    times = {}
     for (uuid, number), last in state.xid_times.items():
-        if uuid == device.uuid and number is not None and last >= latest:
-            code, latest = number, last
+        if uuid == device.uuid and number is not None:
+            times[number] = last
+    code = max(times, key=lambda each: times[each], default=0)
     words = "No Error"
     if code in XIDS:
         words = XIDS[code].what

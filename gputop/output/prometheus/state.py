@@ -46,7 +46,7 @@ class ExporterState:
         self.begun: Counter[FindingKey] = Counter()
         """Number of times that each finding began, by device and rule."""
         self._on_problem, self._choose, self._clock = on_problem, choose, clock
-        self._received = 0.0
+        self._received = clock()
         self._inventory: Inventory | None = None
         self._reported: Problem | None = None
         self._seen = Observation()
