@@ -20,7 +20,14 @@ from gputop.training.findings import (
     seconds,
     step_sentence,
 )
-from gputop.ui.drawing.cells import Row, Span, bar, clip_words, spread
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    bar,
+    clip_words,
+    spread,
+    width_of,
+)
 from gputop.ui.drawing.live import TelemetryView
 from gputop.ui.drawing.palette import (
     ACCENT,
@@ -116,10 +123,11 @@ class TrainingSummary(TelemetryView):
             value = progress.latest(name)
             if value is not None:
                 parts.append([Span(f"{name} ", DIM), Span(f"{value:.3g}")])
-        row: Row = [Span(" ")]
+        row: Row = []
         for part in parts:
-            longer = [*row, *part, Span("   ")]
-            if sum(len(span.text) for span in longer) > width + 3:
+            gap = Span("   " if row else " ")
+            longer = [*row, gap, *part]
+            if width_of(longer) > width:
                 break
             row = longer
         return row
