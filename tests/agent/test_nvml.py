@@ -148,7 +148,11 @@ def test_a_driver_is_gone_only_where_it_says_so_itself(
     sample = reader.read(gpm=False)[0].sample
     assert sample.absent["gpu_utilization_percent"] is Absence.ERROR
     assert sample.temperature_celsius == 64
-    nvml.change_machine(generation=1)
+    for call in ("nvmlSystemGetDriverVersion", "nvmlDeviceGetCount_v2"):
+        nvml.change_machine(fail={call: code})
+        with pytest.raises(DriverError, match=what):
+            reader.read(gpm=False)
+    nvml.change_machine(fail={}, generation=1)
     for each in (reader, unread):
         with pytest.raises(DriverError, match=what):
             each.read(gpm=False)

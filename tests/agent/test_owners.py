@@ -184,6 +184,16 @@ def test_a_process_in_a_container(clock: Time, proc: FakeProc, tmp_path: Path) -
     config.write_text('{"Name": "/trainer"}')
     clock.now += 10.0
     assert find(owners, 7).container == "trainer"
+    find(owners, 8)
+    assert not owners._containers._results, "nothing is kept of one that is not asked for"
+
+
+def test_a_parent_that_has_gone(proc: FakeProc, owners: Owners) -> None:
+    proc.add(3, command=b"torchrun\0")
+    proc.add(7, parent=3)
+    assert find(owners, 7).parent_command == "torchrun"
+    proc.add(7, parent=1)
+    assert (find(owners, 7).parent_pid, find(owners, 7).parent_command) == (1, None)
 
 
 def test_a_pid_that_is_used_again(clock: Time, proc: FakeProc, owners: Owners) -> None:

@@ -1,12 +1,15 @@
 import json
 import os
+import select
 import subprocess
 import sys
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 
 from gputop.agent import sender
+from gputop.agent.interface import ReplacedError
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 
@@ -26,16 +29,12 @@ def test_counted_samples_are_those_of_a_driver_that_has_answered(state: DriverSt
 
 
 def test_all_is_written_however_little_a_pipe_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    received = bytearray()
-
-    def little(descriptor: int, data: bytes) -> int:
-        received.extend(data[:1000])
-        return len(data[:1000])
-
-    monkeypatch.setattr(os, "write", little)
-    data = bytes(range(256)) * 100
-    sender.write_all(1, data)
-    assert received == data
+    write, poll = Mock(side_effect=[2, BlockingIOError, 3, 1]), Mock()
+    monkeypatch.setattr(os, "write", write)
+    monkeypatch.setattr(select, "poll", poll)
+    sender.write_all(7, b"abcdef")
+    assert [bytes(each.args[1]) for each in write.mock_calls] == [b"abcdef", *[b"cdef"] * 2, b"f"]
+    assert poll.mock_calls == [call(), call().register(7, select.POLLOUT), call().poll()]
 
 
 class Recorder:
@@ -77,19 +76,28 @@ def test_requests(line: Any, asked: list[Any]) -> None:
     assert recorder.asked == asked
 
 
-@pytest.mark.parametrize("where", ["start", "read"])
-def test_a_fault_in_a_thread_ends_it(where: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "fault", "status", "said"),
+    [
+        ("start", RuntimeError("a fault"), 1, "RuntimeError: a fault"),
+        ("read", RuntimeError("a fault"), 1, "RuntimeError: a fault"),
+        ("read", ReplacedError("The driver is new"), 1, "The driver is new. Start it again."),
+        ("read", RuntimeError("can't start new thread"), 3, "of the container's cgroup, or end"),
+    ],
+)
+def test_a_fault_in_a_thread_ends_it(where: str, fault: Exception, status: int, said: str) -> None:
     """Or the driver would be starting, or the device silent, for ever and nobody knew why."""
     program = f"""if True:
         from gputop.agent import simulated
         from gputop.agent import sender
+        from gputop.agent.interface import ReplacedError
         from gputop.stream.launch import StreamOptions
-        def fail(*_, **__): raise RuntimeError("a fault")
+        def fail(*_, **__): raise {fault!r}
         driver, reader = simulated.SimulatedDriver, simulated.SimulatedReader
         setattr(*{{"start": (driver, "readers"), "read": (reader, "read")}}[{where!r}], fail)
         sender.run(StreamOptions(0.25, demo=True))
     """
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.decode().splitlines()[-1] == "RuntimeError: a fault"
+    assert done.returncode == status
+    assert said in done.stderr.decode().splitlines()[-1]
