@@ -1,3 +1,4 @@
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -55,6 +56,13 @@ def cat(variables: Mapping[bytes, bytes]) -> subprocess.Popen[bytes]:
     process.stdin.write(b"\n")
     assert process.stdout.read(1)
     return process
+
+
+def test_nothing_stays_open(proc: FakeProc) -> None:
+    proc.add()
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208
+    read_stat(7, proc.path)
+    assert os.listdir("/proc/self/fd") == before  # noqa: PTH208
 
 
 def start_of(process: subprocess.Popen[bytes]) -> float:

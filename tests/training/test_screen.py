@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.style import Style
 from textual.pilot import Pilot
 
 from gputop.commands.run import tab_of
@@ -18,12 +19,13 @@ from gputop.training.screens.output import OutputView
 from gputop.training.screens.summary import TrainingSummary
 from gputop.training.screens.tab import TrainingTab
 from gputop.ui.drawing.dialogs import ConfirmScreen
+from gputop.ui.drawing.palette import FAULT, GOOD
 from gputop.ui.processes.signal_dialog import SendSignal
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import HelpPage
 from tests.streams import NOW, PreparedStream, inventory, process, readings, sample
-from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, until
+from tests.ui.pilots import app_with, dashboard_of, lines, noted, settle, shown, until
 from tests.ui.test_ranks import hanging
 
 PID = 4242
@@ -72,7 +74,7 @@ async def read(pilot: Pilot[None]) -> None:
     await settle(pilot)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 12)])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 12), (22, 10), (60, 100)])
 async def test_the_tab_has_progress_charts_and_output(size: tuple[int, int], snapshot: Any) -> None:
     steps = [f"step {n} of 1000 lr 2e-05 acc {n / 400:.2f}" for n in range(400)]
     steps[::30] = [f"{step} loss {2 - n / 10:.2f}" for n, step in enumerate(steps[::30])]
@@ -113,9 +115,14 @@ async def test_the_output_follows_its_end_until_it_is_scrolled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "text"), [(0, "ended with status 0 after 2:05"), (-9, "ended by SIGKILL after 2:05")]
+    ("status", "text", "style"),
+    [
+        (0, "ended with status 0 after 2:05", GOOD),
+        (1, "ended with status 1 after 2:05", FAULT),
+        (-9, "ended by SIGKILL after 2:05", FAULT),
+    ],
 )
-async def test_the_end_of_the_command_is_said(status: int, text: str) -> None:
+async def test_the_end_of_the_command_is_said(status: int, text: str, style: Style) -> None:
     run = Run(Path("/home/ada/runs/7"), ("train",), PID, 1, 1000.0, 1125.0, status)
     app = app_of(Followed("step 1", "step 2", run=run))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -123,6 +130,7 @@ async def test_the_end_of_the_command_is_said(status: int, text: str) -> None:
         kept = "Its output is kept in /home/ada/runs/7"
         await until(pilot, lambda: kept in shown(pilot, TrainingSummary))
         assert text in shown(pilot, TrainingSummary)
+        assert app.query_one(TrainingSummary)._state() == (text, style)
         assert shown(pilot, OutputView).splitlines()[1:3] == ["step 1", "step 2"]
 
 
@@ -189,6 +197,8 @@ async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> No
                 pilot, lambda: any("71 % in DataLoader" in n.message for n in app._notifications)
             )
             app.clear_notifications()
+        await pilot.press("4", "f9")
+        await until(pilot, lambda: "gputop did not start it" in noted(app))
 
 
 async def test_s_samples_the_rank_that_the_others_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,14 +266,15 @@ def test_the_full_height_is_a_round_number() -> None:
     assert nice_top([None]) == 1
 
 
-def test_the_simulated_training_has_a_past() -> None:
+def test_the_simulated_training_has_a_past_and_becomes_slower(
+    monkeypatch: pytest.MonkeyPatch, snapshot: Any
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: NOW)
     training = SimulatedTraining()
-    progress = training.progress
-    training.update()
-    while training.update():
-        pass
     assert training.members(range(48_000, 49_000)) == frozenset(range(48_211, 48_217))
-    main = progress.main(time.time())
-    assert main is not None
-    assert main.rate(time.time(), 500.0) == pytest.approx(2.44, rel=0.03)
+    assert training.pid == 48_210
+    monkeypatch.setattr(time, "time", lambda: NOW + 20)
+    written = [f"{piece.time - NOW:.2f} {piece.data.decode()}" for piece in training._source.read()]
+    assert "".join(written) == snapshot
+    assert not training.update()
     assert not training.ended

@@ -13,6 +13,10 @@ LINES = [
     (" 10%|#         | 50/500 [00:05<00:45,  1.9s/it]", StepReading("bar 500", 50, 500)),
     ("450it [00:12, 36.2it/s, loss=1.5]", StepReading("bar", 450, None, {"loss": 1.5})),
     ("  1%| | 1.20k/100k [00:01<00:15, 1.2kit/s]", StepReading("bar 100000", 1200, 100_000)),
+    (
+        "  0%| | 1.2M/3G [00:01<00:15, 1.2Mit/s]",
+        StepReading("bar 3000000000", 1_200_000, 3 * 10**9),
+    ),
     # Trainer of transformers: the bar and the log on one line, and the log alone
     (
         " 31%|███ | 155/500 [00:10<00:22, 15.2it/s]{'loss': 0.69, 'epoch': 0.3}",

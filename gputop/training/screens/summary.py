@@ -79,7 +79,7 @@ class TrainingSummary(TelemetryView):
         text, style = self._state()
         program, *words = self._training.command
         name = program.rpartition("/")[2]
-        command = visible(" ".join((name, *words)), 400)
+        command = visible(" ".join((name, *words)))
         return spread(
             [Span(f" {command} ", STRONG)],
             [Span(f" {text} ", style)],
@@ -162,7 +162,7 @@ class TrainingSummary(TelemetryView):
             return
         if training.ended:
             if training.run is not None:
-                place = visible(str(training.run.folder), 200)
+                place = visible(str(training.run.folder))
                 yield f"Its output is kept in {place}", DIM
             return
         silent = now - training.progress.moved_at
