@@ -5,7 +5,6 @@ import pytest
 
 from gputop.agent.device import READINGS, Device
 from gputop.agent.lines import to_plain
-from gputop.agent.nvml.device_queries import clock_event_times
 from gputop.agent.nvml.driver import NvmlReader
 from tests.agent.reader import OneDevice
 from tests.agent.readings import A_SECOND_LATER, INVENTORY, SAMPLE, Row, device, field, get
@@ -111,6 +110,7 @@ RENUMBERED = {
         ("580.66", 75.0, ()),
         ("580.81", 75.0, ()),  # which numbers it has is not known
         ("580.82.07", 69.0, (70.0, 71.0)),
+        ("590.10", 69.0, (70.0, 71.0)),
     ],
 )
 def test_throttle_times_have_the_numbers_of_the_drivers_version(
@@ -200,23 +200,3 @@ def test_memory_that_no_listed_process_explains(
     assert found == (attributed, unattributed)
     names = ("memory_attributed_bytes", "memory_unattributed_bytes")
     assert [sample.absent.get(name) for name in names] == [reason, reason]
-
-
-@pytest.mark.parametrize(
-    ("version", "sw_thermal", "hw_thermal"),
-    [
-        ((550, 90), (75,), None),
-        ((575, 51), (251, 75), (252,)),
-        ((580, 65), (251, 75), (252,)),
-        ((580, 66), (75,), None),
-        ((580, 82), (269, 75), (270,)),
-        ((590,), (269, 75), (270,)),
-    ],
-)
-def test_the_fields_of_slowdown_by_heat_depend_on_the_driver(
-    version: tuple[int, ...], sw_thermal: tuple[int, ...], hw_thermal: tuple[int, ...] | None
-) -> None:
-    fields = clock_event_times(version)
-    assert fields["sw_thermal"] == sw_thermal
-    assert fields.get("hw_thermal") == hw_thermal
-    assert fields["sw_power_cap"] == (74,)

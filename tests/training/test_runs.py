@@ -284,21 +284,6 @@ def test_a_process_that_writes_to_no_file_is_named() -> None:
         attach(2**22 + 1)
 
 
-def test_a_run_needs_no_pidfd(tmp_path: Path) -> None:
-    """As in conda's Python, which is built for an old kernel, and in sandboxes that refuse it."""
-    code = (
-        "import os, sys; from gputop.training import relay\n"
-        "os.__dict__.pop('pidfd_open', None); relay.main(sys.argv[1:])"
-    )
-    command = ["sh", "-c", "echo out; exit 7"]
-    words = [sys.executable, "-c", code, str(tmp_path), "80", "24", "[]", *command]
-    subprocess.run(words, check=True, timeout=PATIENCE)
-    run = read_run(tmp_path)
-    assert run is not None
-    assert run.status == 7
-    assert (tmp_path / OUTPUT).read_bytes() == b"out\r\n"
-
-
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_a_command_of_another_user_is_stopped_through_its_terminal(
     name: str, tmp_path: Path
