@@ -124,6 +124,14 @@ def test_nobody_waits_for_the_interval_to_see_the_devices(opened: Open, readers:
     second = stream.sample()
     assert len(second.devices) == 3
     assert second.time - first.time < 1.0
+    stream.sampler.set_gpm(wanted=False)
+    later = stream.sample()
+    assert later.time - second.time == 3600.0
+    stream.sampler.set_gpm(wanted=True)
+    assert stream.sample().time - later.time < 1.0
+    assert readers[0].gpm
+    stream.sampler.set_interval(1800.0)
+    assert stream.sample().time - later.time < 1.0
 
 
 def test_a_hung_reader_holds_up_nobody_else(

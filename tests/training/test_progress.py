@@ -41,16 +41,6 @@ def test_the_rate_falls_while_no_step_ends() -> None:
     assert made.rate(39.0) == pytest.approx(10 / 30)  # ten steps since half a minute ago
 
 
-def test_steps_go_on_when_a_bar_begins_again() -> None:
-    made = counter(*[(float(t), t % 10) for t in range(40)])
-    assert made.points[-1].value == 36  # a bar begins with 0, and each epoch has 9 steps after it
-    assert made.step == 9
-    short = Counter("bar")
-    for t in range(18):
-        short.add(t % 6, 5, float(t))
-    assert short.points[-1].value == 15
-
-
 @pytest.mark.parametrize(
     ("total", "before", "after", "seconds", "done"),
     [
@@ -63,6 +53,8 @@ def test_steps_go_on_when_a_bar_begins_again() -> None:
         (100, 50, 50, 30, None),
         (100, 10, 60, 1, 50),
         (100, 10, 61, 1, 0),  # a checkpoint
+        (5, 5, 0, 1, 0),  # a short bar begins again
+        (6, 5, 0, 1, None),
         (3, 0, 2, 1, 0),
         (2, 0, 2, 1, 2),
         (None, 10, 99, 1, 89),
