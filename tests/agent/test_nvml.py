@@ -58,6 +58,15 @@ def test_a_device_is_not_touched_before_it_is_read(nvml: FakeDriver) -> None:
         driver.readers()
 
 
+@pytest.mark.parametrize("call", ["nvmlSystemGetDriverVersion", "nvmlDeviceGetCount_v2", None])
+def test_a_driver_that_cannot_be_used_is_shut_down(nvml: FakeDriver, call: str | None) -> None:
+    """It looks for devices at its start only."""
+    nvml.write(*[FakeDevice()] * bool(call), fail={call: UNKNOWN} if call else {})
+    with pytest.raises(DriverError):
+        start().readers()
+    assert nvml.calls()["nvmlShutdown"] == 1
+
+
 def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDriver) -> None:
     fail = {"nvmlDeviceGetMaxClockInfo": NO_PERMISSION}
     nvml.change_machine(driver_version=None, cuda_version=None)
@@ -125,12 +134,15 @@ def test_a_device_lost_in_between_comes_back(nvml: FakeDriver) -> None:
 
 def test_a_device_that_needs_a_reset_says_what_it_can(nvml: FakeDriver) -> None:
     fail = {"nvmlDeviceGetUtilizationRates": RESET_REQUIRED}
-    sample = OneDevice(nvml, replace(DEVICE, fail=fail)).read()
+    one = OneDevice(nvml, replace(DEVICE, fail=fail))
+    sample = one.read()
     assert sample.state is DeviceState.NEEDS_RESET
     assert sample.temperature_celsius == 64
     assert reasons(sample) == dict.fromkeys(
         ("gpu_utilization_percent", "memory_utilization_percent"), Absence.LOST
     )
+    nvml.change(0, fail={}, fan_percent=77)
+    assert one.read().fan_percent == 77, "nothing from before the reset"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,6 +11,7 @@ from gputop import __version__
 from gputop.agent import sampler as module
 from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
 from gputop.agent.interface import DriverError, Facts, ReplacedError
+from gputop.agent.linux.host import HostReader
 from gputop.agent.sampler import Sampler
 from gputop.agent.snapshot import DriverState, Event, Inventory, Source
 from gputop.agent.times import silence_limit
@@ -66,6 +68,7 @@ def test_the_inventory_comes_first_and_says_who(opened: Open, readers: Readers) 
     first = stream.next()
     assert isinstance(first, Inventory)
     assert first.hostname
+    assert stream.sample().uptime_seconds == 1000.1, "a window of the CPU's use"
     stream.until(lambda _: stream.state() is DriverState.OK)
     assert stream.inventory == replace(
         first,
@@ -246,6 +249,19 @@ def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
     released.set()
     stream.until(lambda sample: sample.processes[1].absent["user"] is Absence.LOST)
     stream.close()
+
+
+def test_the_cpu_is_noted_once_a_second(
+    opened: Open, readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CPU_SAMPLE_SECONDS", 1.0)
+    note = Mock()
+    monkeypatch.setattr(HostReader, "note_cpu", note)
+    stream = opened(lambda: FakeDriver(*readers), 4.5)
+    stream.until(lambda _: stream.state() is DriverState.OK)
+    note.reset_mock()
+    stream.sample()
+    assert note.call_count == 4
 
 
 @pytest.mark.parametrize("stall", [2.0, 4.3, 100.0])

@@ -76,6 +76,20 @@ def test_requests(line: Any, asked: list[Any]) -> None:
     assert recorder.asked == asked
 
 
+def test_it_ends_when_the_other_end_of_its_input_closes() -> None:
+    program = """if True:
+        from gputop.agent import options, sender
+        sender.run(options.AgentOptions(0.25, demo=True))
+    """
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
 @pytest.mark.parametrize(
     ("where", "fault", "status", "said"),
     [

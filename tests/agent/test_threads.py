@@ -63,3 +63,8 @@ def test_a_result_is_kept_until_a_newer_one_is_wanted_or_nobody_asks() -> None:
 def test_an_error_is_raised_where_the_result_is_waited_for() -> None:
     with pytest.raises(ZeroDivisionError):
         call_in_thread(lambda: 1 / 0).result(60)
+    gate = threading.Event()
+    waiting = call_in_thread(gate.wait)
+    assert not waiting.cancel(), "the thread cannot be"
+    gate.set()
+    assert waiting.result(60)
