@@ -10,7 +10,7 @@ NOUVEAU = System(nouveau=True, gpus=(PciGpu("0000:17:00.0", "nouveau"),))
 VFIO = System(module_version="580.95.05", gpus=(PciGpu("0000:17:00.0", "vfio-pci"),))
 STUCK = VFIO._replace(gpus=(PciGpu("0000:17:00.0", "nvidia"),))
 BOX = System(container="docker", module_version="580.95.05")
-REFUSED = System(refusals=(Refusal("/dev/nvidiactl", "permission denied", "video"),))
+REFUSED = System(refusals=(Refusal("/dev/nvidiactl", "permission denied", "video" * 4),))
 WSL_LIBRARY = System(wsl=True, library="/usr/lib/wsl/lib/libnvidia-ml.so.1", library_aside=True)
 NIX = System(library="/run/opengl-driver/lib/libnvidia-ml.so.1", library_aside=True)
 LINK = BrokenLibrary(
@@ -49,7 +49,7 @@ TABLE: list[tuple[Diagnose, System]] = [
     (diagnosis.not_loaded, NOUVEAU),
     (diagnosis.not_loaded, BOX),
     (diagnosis.not_loaded, BOX._replace(container=None)),
-    (diagnosis.not_loaded, System(kernel="6.8.0-45-generic", module_is_built=False)),
+    (diagnosis.not_loaded, System(kernel="6.8.0-45-generic" * 2, module_is_built=False)),
     (diagnosis.mismatch, System()),
     (diagnosis.mismatch, HALF),
     (diagnosis.mismatch, HALF._replace(container="docker")),

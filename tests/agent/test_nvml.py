@@ -43,9 +43,9 @@ def reasons(sample: DeviceSample) -> dict[str, Absence]:
 
 
 def test_a_device_is_not_touched_before_it_is_read(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(), FakeDevice(name="NVIDIA L4"))
+    nvml.write(FakeDevice(), FakeDevice(name="NVIDIA L4"), cuda_version=12_080)
     driver = start()
-    assert (driver.driver_version, driver.cuda_version) == ("580.95.05", "13.0")
+    assert (driver.driver_version, driver.cuda_version) == ("580.95.05", "12.8")
     first, second = driver.readers()
     assert nvml.calls(0) == nvml.calls(1) == {}
     assert (second.device.uuid, second.device.name) == ("unknown:1", "unknown device")

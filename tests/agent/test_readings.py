@@ -6,6 +6,7 @@ import pytest
 from gputop.agent.device import READINGS, Device
 from gputop.agent.lines import to_plain
 from gputop.agent.nvml.driver import NvmlReader
+from gputop.agent.nvml.fields import signed
 from tests.agent.reader import OneDevice
 from tests.agent.readings import A_SECOND_LATER, INVENTORY, SAMPLE, Row, device, field, get
 from tests.driver import (
@@ -132,9 +133,16 @@ def test_a_throttle_time_that_grows_faster_than_time_is_absent(nvml: FakeDriver)
 
     assert throttled(1000.0) == 1000.0  # it was loaded long ago
     assert throttled(1005.5) == 1005.5  # not read at the very same moments
-    assert throttled(1600.0) is None
+    assert throttled(1012.0) == 1012.0  # two seconds ahead
+    assert throttled(1017.1) is None
     for _ in range(3):  # it does not count seconds, whatever it says now
-        assert throttled(1601.0) is None
+        assert throttled(1017.1) is None
+
+
+def test_negative_numbers_of_32_and_64_bits() -> None:
+    said = [5, (1 << 31) - 1, 1 << 31, (1 << 32) - 8, 1 << 33, 1 << 63, (1 << 64) - 2]
+    found = [5, (1 << 31) - 1, -(1 << 31), -8, 1 << 33, -(1 << 63), -2]
+    assert [signed(number) for number in said] == found
 
 
 @pytest.mark.parametrize(

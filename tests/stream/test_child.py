@@ -1,18 +1,21 @@
 import asyncio
 import contextlib
+import errno
 import gc
 import os
+import resource
 import signal
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
 from gputop.agent.device import Absence, Device
 from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
-from gputop.agent.process_limit import process_limit_problem
+from gputop.agent.process_limit import process_limit_problem, says_process_limit
 from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, Source
 from gputop.agent.times import silence_limit
 from gputop.stream import child as module
@@ -196,12 +199,18 @@ async def test_a_child_that_cannot_be_started_is_tried_again(pauses: list[float]
     assert pauses == [0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
 
 
-async def test_a_child_that_can_start_no_threads_says_which_limit_to_raise(spawn: Spawn) -> None:
+async def test_a_child_that_can_start_no_threads_says_which_limit_to_raise(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     died = 'say(SAMPLE); raise RuntimeError("can\'t start new thread")'
     _, death = await first(spawn(died), 2)
     assert isinstance(death, Interruption)
     assert death.problem == process_limit_problem("The sampler stopped")
     assert module._stopped(death) == death.problem, "another try would not help"
+    assert not says_process_limit(OSError(errno.ENOENT, os.strerror(errno.EAGAIN)))
+    for limit, shown in ((resource.RLIM_INFINITY, "unlimited"), (64, "64")):
+        monkeypatch.setattr(resource, "getrlimit", Mock(return_value=(limit, limit)))
+        assert f"(`ulimit -u`: {shown})" in process_limit_problem("").why
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
