@@ -80,6 +80,13 @@ def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDri
     assert device.absent["sm_clock_max_mhz"] is Absence.NO_PERMISSION
 
 
+def test_a_device_that_cannot_say_who_it_is_is_asked_again(nvml: FakeDriver) -> None:
+    one = OneDevice(nvml, FakeDevice(fail={"nvmlDeviceGetUUID": UNKNOWN}))
+    assert one.reading().device.uuid == "unknown:0"
+    nvml.change(0, fail={})
+    assert one.reading().device.uuid.startswith("GPU-")
+
+
 NO = Absence.NOT_SUPPORTED
 ALL_32_BITS = 0xFFFFFFFF
 

@@ -98,3 +98,4 @@ def test_a_link_carries_what_its_generation_says() -> None:
     for generation, gigabytes in coding.items():
         assert link_bytes(generation, 16) == pytest.approx(16e9 * gigabytes, rel=1e-3)
     assert link_bytes(7, 16) is link_bytes(4, 0) is None
+    assert link_bytes(1, 1) == 250e6

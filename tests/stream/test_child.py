@@ -2,12 +2,14 @@ import asyncio
 import contextlib
 import errno
 import gc
+import itertools
 import os
 import resource
 import signal
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -135,8 +137,30 @@ until_the_end()
     assert broken[2].problem.why == "Object missing required field `time`"
 
 
+async def test_a_child_that_writes_only_what_cannot_be_read_is_ended(spawn: Spawn) -> None:
+    program = "say(INVENTORY); os.write(1, b'x\\n' * 1000); until_the_end()"
+    *_, last, end = await first(spawn(program), 1001)
+    assert isinstance(last, Interruption)
+    assert last.left_out
+    assert why(end).startswith("it wrote 1,000 lines in a row that cannot be read, the last one: ")
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(9.9, [0.2, 0.4]), (10.0, [0.2, 0.2])])
+async def test_a_long_life_makes_the_next_pause_short_again(
+    spawn: Spawn,
+    pauses: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    expected: list[float],
+) -> None:
+    clock = itertools.count(0.0, seconds)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    await first(spawn("say(SAMPLE)"), 6)
+    assert pauses == expected
+
+
 @pytest.mark.parametrize(
-    "printed", [b"\x1b]0;ada@gpu-1: ~\x07", b"$ ", b"\xff\x00", b'{"type":"sample",{"type":"motd"}']
+    "printed", [b"\x1b]0;ada@gpu-1: ~\x07", b"$", b"\xff\x00", b'{"type":"sample",{"type":"motd"}']
 )
 async def test_a_record_is_found_behind_what_was_printed_without_a_newline(
     spawn: Spawn, printed: bytes
@@ -173,7 +197,7 @@ async def test_a_child_that_never_says_a_word(
 async def test_a_child_that_falls_silent(spawn: Spawn) -> None:
     child = spawn("say(INVENTORY); until_the_end()")
     child._patience = Patience(start=10 * BOUND)
-    assert child._limit > silence_limit(1.0)  # or a device that hangs would end the stream
+    assert child._limit == silence_limit(1.0) + 2.0  # or a device that hangs would end the stream
     child._limit = 0.2
     inventory, silence = await first(child, 2)
     assert inventory == INVENTORY

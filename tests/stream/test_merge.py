@@ -93,7 +93,7 @@ def test_one_that_is_away_says_why_and_keeps_its_devices_without_readings() -> N
     now = made.machine(6.0)
     assert now.state is MachineState.AWAY
     assert now.age_seconds == 5.0  # since its last sample
-    assert now.retry_seconds == 3.0
+    assert (now.retry_seconds, made.machine(9.1).retry_seconds) == (3.0, 0.0)
     assert now.problem == Problem("b is unreachable", "nobody home", "`ssh b` may say more")
     assert now.driver_version == "580.65.06"  # not news
     assert now.host.cpu_percent is None

@@ -122,6 +122,7 @@ AWAY = [
     *(ended(*each) for each in NO_PYTHON),
     *(ended(OLD_PYTHON, 3), JUMP_REFUSED, OLD_GPUTOP, ended(FORK, 254), ended(LIMIT, 3)),
     *(ended(f"ssh: {NO_HOST}"), ended("evil \x1b[2J\u202e words"), ended(""), ended("", 3)),
+    ended("", 1),
     *(ended("", 0)._replace(printed="Bye"), ended("", -15, SILENT), ended("", None, NO_SSH)),
     ended("", -15, NEWER),
 ]

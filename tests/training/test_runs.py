@@ -47,11 +47,10 @@ def pieces(folder: Path) -> Iterator[runs.Piece]:
 def test_a_part_of_a_line_among_the_times_is_skipped(tmp_path: Path) -> None:
     (tmp_path / OUTPUT).write_bytes(b"abcdef")
     (tmp_path / TIMES).write_bytes(b"1.0 0\n2.0 2\n3.03.5 4\n4.0 5\n")
-    assert [(piece.data, piece.time) for piece in pieces(tmp_path)] == [
-        (b"ab", 1.0),
-        (b"cde", 2.0),
-        (b"f", 4.0),
-    ]
+    reader = OutputReader(tmp_path)
+    found = [(piece.data, piece.time) for piece in reader.read()]
+    assert found == [(b"ab", 1.0), (b"cde", 2.0), (b"f", 4.0)]
+    assert (reader._times, reader._offsets) == ([4.0], [5]), "the others are not needed any more"
 
 
 def test_a_command_has_a_terminal_and_its_output_and_status_are_kept() -> None:

@@ -255,7 +255,6 @@ class NvmlReader:
             self._events.forget(self._handle)
         self._handle = None
         self._known = {}
-        self._answers.forget()
         self._start_counting()
 
     def _update_modes(self) -> None:
