@@ -37,43 +37,32 @@ def test_all_is_written_however_little_a_pipe_takes(monkeypatch: pytest.MonkeyPa
     assert poll.mock_calls == [call(), call().register(7, select.POLLOUT), call().poll()]
 
 
-class Recorder:
-    def __init__(self) -> None:
-        self.asked: list[Any] = []
-
-    def set_interval(self, seconds: float) -> None:
-        self.asked.append(seconds)
-
-    def set_gpm(self, *, wanted: bool) -> None:
-        self.asked.append(wanted)
-
-    def ask(self) -> None:
-        self.asked.append("next")
-
-
 @pytest.mark.parametrize(
     ("line", "asked"),
     [
-        ({"interval": 2.0}, [2.0]),
-        ({"interval": 2, "gpm": True}, [2, True]),
-        ({"interval": 0.01}, [0.25]),
-        ({"interval": 1e9}, [60.0]),
+        ({"interval": 2.0}, [call.set_interval(2.0)]),
+        ({"interval": 2, "gpm": True}, [call.set_interval(2), call.set_gpm(wanted=True)]),
+        ({"interval": 0.01}, [call.set_interval(0.25)]),
+        ({"interval": 1e9}, [call.set_interval(60.0)]),
         (b'{"interval": 1e999}', []),
         ({"interval": 0}, []),
         (b'{"interval": NaN}', []),
         ({"interval": "1"}, []),
         ({"interval": True}, []),
         ({"gpm": 1, "later": 2}, []),
-        ({"next": True}, ["next"]),
+        ({"loads": {"GPU-0": [0.5, 60]}}, [call.simulate({"GPU-0": [0.5, 60]})]),
+        ({"loads": 1}, []),
+        ({"next": True}, [call.ask()]),
         ({"next": 1}, []),
+        (b"[]", []),
         (b"{", []),
     ],
 )
 def test_requests(line: Any, asked: list[Any]) -> None:
-    recorder: Any = Recorder()
+    recorder = Mock()
     said = line if isinstance(line, bytes) else json.dumps(line).encode()
     sender.handle_requests(recorder, recorder, [said])
-    assert recorder.asked == asked
+    assert recorder.mock_calls == asked
 
 
 def test_it_ends_when_the_other_end_of_its_input_closes() -> None:
