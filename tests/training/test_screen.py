@@ -156,6 +156,7 @@ def works(seconds: str, step: str) -> str:
             5,
             ["▲ Output is lost: the disk was full", works("0.69", "1.00")],
         ),
+        (("step 1",), 61, 0, [""]),
         (STEPS[:61], 0, 0, [works("0.69", "1.00")]),
         (STEPS[:62], 0, 0, [FAST, works("0.69", "1.00")]),
         (STEPS, 60, 0, [FAST, works("14.6", "21.0")]),
@@ -179,7 +180,9 @@ async def test_what_is_wrong_with_a_training_is_said(
     app = app_of(training)
     async with app.run_test(size=(100, 24)) as pilot:
         await read(pilot)
-        assert shown(pilot, TrainingSummary).splitlines()[2:] == [f" {text}" for text in found]
+        assert shown(pilot, TrainingSummary).splitlines()[2:] == [
+            text and f" {text}" for text in found
+        ]
 
 
 async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> None:
