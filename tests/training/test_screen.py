@@ -180,9 +180,8 @@ async def test_what_is_wrong_with_a_training_is_said(
     app = app_of(training)
     async with app.run_test(size=(100, 24)) as pilot:
         await read(pilot)
-        assert shown(pilot, TrainingSummary).splitlines()[2:] == [
-            text and f" {text}" for text in found
-        ]
+        told = shown(pilot, TrainingSummary).splitlines()[2:]
+        assert told == [text and f" {text}" for text in found]
 
 
 async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> None:
