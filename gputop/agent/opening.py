@@ -22,7 +22,7 @@ RETRY_SECONDS = 2.0
 
 def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
     """Sleep for this long or until the event. Return True if the event occurred."""
-    return (cut_short or threading.Event()).wait(max(0.0, seconds))
+    return (cut_short or threading.Event()).wait(seconds)
 
 
 class OpenedDriver(NamedTuple):

@@ -168,7 +168,7 @@ class Sampler:
         with threads.changed:
             for slot in threads.slots:
                 listed += slot.known.processes
-        self._owners.look_up(listed, max(0.0, end - time.monotonic()))
+        self._owners.look_up(listed, end - time.monotonic())
 
     def _inventory(
         self, opened: OpenedDriver, devices: Sequence[Device]

@@ -8,6 +8,7 @@ import os
 import re
 import time
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from gputop.agent.lines import to_line
@@ -19,7 +20,7 @@ GZIP = 31
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 """Require a new file. A link in a shared folder could point to another user's file."""
 NO_SPACE = "Free some space, or choose another disk"
-REMEDIES = {
+REMEDIES: Mapping[int | None, str] = {
     errno.EEXIST: "Remove it, or name another",
     errno.ENOSPC: NO_SPACE,
     errno.EDQUOT: NO_SPACE,
@@ -94,9 +95,7 @@ def _failed(path: Path, error: OSError) -> OutputError:
     why = error.strerror or str(error)
     if error.errno == errno.EEXIST:
         why = "the file exists already"
-    remedy = REMEDIES.get(
-        error.errno or 0, "Choose a folder where you can write"
-    )
+    remedy = REMEDIES.get(error.errno, "Choose a folder where you can write")
     return OutputError(Problem(f"{path} cannot be written", why, remedy))
 
 

@@ -25,7 +25,7 @@ _BASE_UNITS: Mapping[str, Convert] = {
 }
 _DCGM_UNITS: Mapping[str, Convert] = {
     "bytes": lambda value: float(value >> 20),
-    "joules": lambda joules: round(joules * 1000, 0),
+    "joules": lambda joules: float(round(joules * 1000)),
 }
 
 

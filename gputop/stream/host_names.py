@@ -13,7 +13,7 @@ from glob import glob
 from pathlib import Path
 
 from gputop.files import read_at_once
-from gputop.stream.ssh import MOST_HOSTS, parse_host
+from gputop.stream.ssh import MOST_HOSTS, SHOWN, parse_host
 from gputop.text import visible
 
 MOST_BYTES = 1 << 20
@@ -43,7 +43,7 @@ def parse_hosts(text: str) -> list[str]:
                 hosts.append(parse_host(name))
             if len(hosts) > MOST_HOSTS:
                 raise ValueError(
-                    f"{visible(text, 64)!r} names more than {MOST_HOSTS} hosts. "
+                    f"{visible(text, SHOWN)!r} names more than {MOST_HOSTS} hosts. "
                     "Watch fewer at a time, or use --prometheus for a fleet."
                 )
     return hosts
@@ -94,7 +94,7 @@ def _numbers(word: str, ranges: str) -> list[str]:
             or int(last) < int(first)
         ):
             raise ValueError(
-                f"{visible(word, 64)!r} is not a range of hosts. "
+                f"{visible(word, SHOWN)!r} is not a range of hosts. "
                 "Write it as node[01-40] or node[1,3,5]."
             )
         end = min(int(last), int(first) + MOST_HOSTS)
@@ -111,7 +111,7 @@ def _matching(pattern: str) -> list[str]:
     if not hosts:
         config = visible(str(ssh_folder() / "config"))
         raise ValueError(
-            f"{visible(pattern, 64)!r} matches no Host of {config}. "
+            f"{visible(pattern, SHOWN)!r} matches no Host of {config}. "
             "Add one there, or name the host itself."
         )
     return hosts

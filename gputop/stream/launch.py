@@ -92,7 +92,7 @@ def launch(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
             str(os.getpid()),
             *arguments,
         ]
-    process = subprocess.Popen(
+    return subprocess.Popen(
         arguments,
         env=child_environment(),
         stdin=subprocess.PIPE,
@@ -101,9 +101,6 @@ def launch(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         # Ctrl+C must reach only the dashboard.
         start_new_session=True,
     )
-    assert process.stdin is not None
-    os.set_blocking(process.stdin.fileno(), False)
-    return process
 
 
 def child_environment() -> Mapping[str, str]:

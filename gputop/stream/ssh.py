@@ -48,6 +48,9 @@ existing connection (ControlPath) is used as it is, compressed or not.
 MOST_HOSTS = 256
 """Maximum number of hosts at a time. Each needs an `ssh` process."""
 LONGEST_NAME = 255
+SHOWN = 64
+"""Characters shown of a name or a command that is refused."""
+REASON_CHARACTERS = 300
 _NAME = r"[\w.@:%/\[\]+-]+"
 """Letters and digits of any script, and the punctuation of names, addresses and `ssh://`.
 
@@ -69,7 +72,7 @@ def parse_host(text: str) -> str:
     else:
         return text
     raise ValueError(
-        f"{visible(text, 64)!r} is not a host: {why}. "
+        f"{visible(text, SHOWN)!r} is not a host: {why}. "
         "Give a name or an alias of ssh, such as gpu-1 or ada@gpu-1."
     )
 
@@ -83,7 +86,7 @@ def parse_command(text: str) -> tuple[str, ...]:
         words = shlex.split(text)
     except ValueError as error:
         raise ValueError(
-            f"{visible(text, 64)!r} is not a command: {error}. Quote it as in a shell."
+            f"{visible(text, SHOWN)!r} is not a command: {error}. Quote it as in a shell."
         ) from None
     if not words or not words[0]:
         raise ValueError(
@@ -208,7 +211,7 @@ def explain_absence(host: str, interruption: Interruption) -> Problem:
     for rule in _RULES:
         found = re.search(rule.pattern, said)
         if found and rule.status in (None, status):
-            why = visible(rule.why.format(*found.groups()), 300)
+            why = visible(rule.why.format(*found.groups()), REASON_CHARACTERS)
             return Problem(what, why, rule.remedy.format(host=host))
     if (
         interruption.printed
@@ -221,7 +224,9 @@ def explain_absence(host: str, interruption: Interruption) -> Problem:
         if host == THIS_MACHINE
         else f"`ssh {host}` may say more"
     )
-    return Problem(what, visible(_end(interruption), 300), remedy)
+    return Problem(
+        what, visible(_end(interruption), REASON_CHARACTERS), remedy
+    )
 
 
 def _end(interruption: Interruption) -> str:

@@ -73,20 +73,21 @@ def find_slowdown(points: Sequence[Point], now: float) -> Slowdown | None:
 
     It begins where the steps per second split best into two levels.
     """
-    if len(points) < 2:
+    if not points:
         return None
-    start = max(points[0].time, now - WINDOW_SECONDS)
-    end = points[-1].time
-    done = points[-1].value - points[0].value
-    if end <= start or done <= 0:
+    first, last = points[0], points[-1]
+    start = max(first.time, now - WINDOW_SECONDS)
+    end = last.time
+    done = last.value - first.value
+    if end <= start or not done:
         return None
-    step_seconds = (end - points[0].time) / done
+    step_seconds = (end - first.time) / done
     width = max(COLUMN_SECONDS, STEPS_A_COLUMN * step_seconds)
     columns = int((end - start) / width)
     if columns < 2 * FEWEST_COLUMNS:
         return None
     edges = [end - width * n for n in range(columns, -1, -1)]
-    found = [rate or 0.0 for rate in rates(points, edges)]
+    found = [rate for rate in rates(points, edges) if rate is not None]
     place = _change(found)
     before, after = found[:place], found[place:]
     usual = median(before)
@@ -106,13 +107,13 @@ def find_slowdown(points: Sequence[Point], now: float) -> Slowdown | None:
 
 def _change(values: Sequence[float]) -> int:
     """Return the place that splits the values best into two levels, each with its mean."""
-    best, place = -1.0, FEWEST_COLUMNS
-    for n in range(FEWEST_COLUMNS, len(values) - FEWEST_COLUMNS + 1):
-        before, after = values[:n], values[n:]
-        gain = len(before) * len(after) * (fmean(before) - fmean(after)) ** 2
-        if gain > best:
-            best, place = gain, n
-    return place
+
+    def gain(place: int) -> float:
+        before, after = values[:place], values[place:]
+        return len(before) * len(after) * (fmean(before) - fmean(after)) ** 2
+
+    last = len(values) - FEWEST_COLUMNS
+    return max(range(FEWEST_COLUMNS, last + 1), key=gain)
 
 
 def _deviation(values: Sequence[float]) -> float:

@@ -14,7 +14,7 @@ def descends_from(pid: int, ancestor: int) -> bool:
         if pid == ancestor:
             return True
         parent = parent_of(pid)
-        if parent is None or parent <= 1:
+        if parent is None:
             return False
         pid = parent
     return False

@@ -80,7 +80,7 @@ class Counter:
     @property
     def last_time(self) -> float:
         """Time of the last step."""
-        return self.points[-1].time if self.points else 0.0
+        return self.points[-1].time
 
     def rate(self, now: float, seconds: float = RATE_SECONDS) -> float | None:
         """Return the steps per second up to the last step, or None if too few are known.
@@ -90,19 +90,16 @@ class Counter:
         points = self.points
         if len(points) < 2:
             return None
-        first = bisect_left(
+        recent = bisect_left(
             points,
             now - seconds,
             key=lambda point: point.time,
         )
-        while (
-            first > 0
-            and points[-1].value - points[min(first, len(points) - 1)].value
-            < FEWEST_STEPS
-        ):
+        first = min(recent, len(points) - 2)
+        last = points[-1]
+        while first > 0 and last.value - points[first].value < FEWEST_STEPS:
             first -= 1
-        first = min(first, len(points) - 2)
-        start, last = points[first], points[-1]
+        start = points[first]
         steps, elapsed = last.value - start.value, last.time - start.time
         if steps <= 0 or elapsed <= 0:
             return None
@@ -154,12 +151,11 @@ class Progress:
         The bar of an evaluation takes less time, and a bar of epochs only moves between the steps
         of another one. A counter that has come to its end is main only if no other one moves.
         """
-        best, most = None, (False, -1.0)
-        for counter in self.counters.values():
-            rank = counter.is_open(now), counter.seconds
-            if rank > most:
-                best, most = counter, rank
-        return best
+        return max(
+            self.counters.values(),
+            key=lambda counter: (counter.is_open(now), counter.seconds),
+            default=None,
+        )
 
     def latest(self, name: str) -> float | None:
         """Return the newest value of that name, or None."""
@@ -191,7 +187,7 @@ def rates(
 def _count_at(points: Sequence[Point], time: float) -> float | None:
     """Return the number of steps done at a time, interpolated between points."""
     place = bisect_left(points, time, key=lambda point: point.time)
-    if place == len(points) or not points:
+    if place == len(points):
         return None
     after = points[place]
     if place == 0:

@@ -18,7 +18,6 @@ import os
 import pty
 import select
 import signal
-import struct
 import sys
 import termios
 import threading
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 RECORD, OUTPUT, TIMES, LOCK = "run.json", "output.log", "times", "lock"
+MODE = 0o600
 CHUNK_BYTES = 1 << 16
 STEP_SECONDS = 0.2
 """Shortest time between two lines of `times`."""
@@ -58,16 +58,9 @@ class OutputFile:
     """The file of the output, with the times at which it grew."""
 
     def __init__(self, folder: Path) -> None:
-        self._output = os.open(
-            folder / OUTPUT,
-            os.O_WRONLY | os.O_CREAT | os.O_APPEND,
-            0o600,
-        )
-        self._times = os.open(
-            folder / TIMES,
-            os.O_WRONLY | os.O_CREAT | os.O_APPEND,
-            0o600,
-        )
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._output = os.open(folder / OUTPUT, flags, MODE)
+        self._times = os.open(folder / TIMES, flags, MODE)
         self._size = 0
         self._times_size = 0
         self._next_time = 0.0
@@ -102,11 +95,7 @@ def start(command: Sequence[str], columns: int, rows: int) -> tuple[int, int]:
     pid, terminal = pty.fork()
     if pid == 0:
         _become(command)
-    fcntl.ioctl(
-        terminal,
-        termios.TIOCSWINSZ,
-        struct.pack("HHHH", rows, columns, 0, 0),
-    )
+    termios.tcsetwinsize(terminal, (rows, columns))
     return pid, terminal
 
 
@@ -184,7 +173,7 @@ def write_end(folder: Path, record: dict[str, Any]) -> None:
             json.dump(record, file)
 
 
-def main(words: Sequence[str]) -> int:
+def main(words: Sequence[str]) -> None:
     """Run the command.
 
     The arguments are the folder, columns, rows, the command without secrets as JSON (for
@@ -192,7 +181,7 @@ def main(words: Sequence[str]) -> int:
     """
     folder, columns, rows, shown, *command = words
     here = Path(folder)
-    lock = os.open(here / LOCK, os.O_WRONLY | os.O_CREAT, 0o600)
+    lock = os.open(here / LOCK, os.O_WRONLY | os.O_CREAT, MODE)
     fcntl.flock(lock, fcntl.LOCK_EX)
     output = OutputFile(here)
     waiting = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
@@ -227,8 +216,7 @@ def main(words: Sequence[str]) -> int:
     record["lost_bytes"] = output.lost_bytes
     with contextlib.suppress(OSError):
         write_end(here, record)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -6,15 +6,6 @@ from typing import Any, NamedTuple
 from tests.driver import ALL_LINKS, GPM, FakeDevice, FakeProcess, FakeSample
 
 GIB = 1 << 30
-RATES = (
-    "nvlink_link_rx_bytes_per_second",
-    "nvlink_link_tx_bytes_per_second",
-    "nvlink_rx_bytes_per_second",
-    "nvlink_tx_bytes_per_second",
-    "pcie_rx_bytes_per_second",
-    "pcie_tx_bytes_per_second",
-)
-"""Readings that need a second look."""
 OLDER = {
     "nvmlDeviceGetMemoryInfo_v2": "nvmlDeviceGetMemoryInfo",
     "nvmlDeviceGetTemperatureV": "nvmlDeviceGetTemperature",
@@ -36,9 +27,9 @@ def same(name: str, value: Any, fails: tuple[str, ...]) -> Row:
     return Row(name, {name: value}, value, fails)
 
 
-def limit(name: str, milliwatts: int, function: str) -> Row:
-    said = {f"power_limit_{name}_milliwatts": milliwatts}
-    return Row(f"power_limit_{name}_watts", said, milliwatts / 1000, get(function))
+def watts(name: str, key: str, milliwatts: int, function: str) -> Row:
+    said = {f"{key}_milliwatts": milliwatts}
+    return Row(f"{name}_watts", said, milliwatts / 1000, get(function))
 
 
 def threshold(number: int, name: str, value: int) -> Row:
@@ -111,21 +102,11 @@ SAMPLE = (
     Row("memory_temperature_celsius", {"field.82": 77}, 77, field(82)),
     same("fan_percent", 33, get("FanSpeed")),
     Row("fans_percent", {"fans": 2, "fan_percent.1": 44}, [33, 44], get("NumFans")),
-    Row("power_watts", {"power_milliwatts": 301_250}, 301.25, get("PowerUsage")),
+    watts("power", "power", 301_250, "PowerUsage"),
     Row("power_average_watts", {"field.185": 302_250}, 302.25, field(185)),
     Row("power_instant_watts", {"field.186": 303_250}, 303.25, field(186)),
-    Row(
-        "power_limit_watts",
-        {"power_limit_enforced_milliwatts": 650_500},
-        650_500 / 1000,
-        get("EnforcedPowerLimit"),
-    ),
-    Row(
-        "power_limit_requested_watts",
-        {"power_limit_milliwatts": 660_500},
-        660_500 / 1000,
-        get("PowerManagementLimit"),
-    ),
+    watts("power_limit", "power_limit_enforced", 650_500, "EnforcedPowerLimit"),
+    watts("power_limit_requested", "power_limit", 660_500, "PowerManagementLimit"),
     Row("energy_joules", {"field.83": 12_345_678}, 12_345.678, field(83, 191)),
     same("sm_clock_mhz", 1701, get("ClockInfo")),
     same("graphics_clock_mhz", 1704, get("ClockInfo")),
@@ -178,9 +159,9 @@ INVENTORY = (
     same("graphics_clock_max_mhz", 2004, get("MaxClockInfo")),
     same("memory_clock_max_mhz", 2002, get("MaxClockInfo")),
     same("video_clock_max_mhz", 2003, get("MaxClockInfo")),
-    limit("default", 350_000, "PowerManagementDefaultLimit"),
-    limit("min", 100_000, "PowerManagementLimitConstraints"),
-    limit("max", 400_000, "PowerManagementLimitConstraints"),
+    watts("power_limit_default", "power_limit_default", 350_000, "PowerManagementDefaultLimit"),
+    watts("power_limit_min", "power_limit_min", 100_000, "PowerManagementLimitConstraints"),
+    watts("power_limit_max", "power_limit_max", 400_000, "PowerManagementLimitConstraints"),
     threshold(1, "temperature_slowdown_celsius", 88),
     threshold(0, "temperature_shutdown_celsius", 91),
     threshold(2, "memory_temperature_max_celsius", 97),
@@ -196,6 +177,8 @@ INVENTORY = (
     Row("virtualization", {"virtualization_mode": 2}, "vgpu", get("VirtualizationMode")),
     Row("ecc_enabled", {"ecc_mode": 1}, True, get("EccMode")),
 )
+RATES = [row.name for row in SAMPLE if row.name.endswith("_bytes_per_second")]
+"""Readings that need a second look."""
 LINKS = {
     "field.91": 2,
     "field.139.0": 100,

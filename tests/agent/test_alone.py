@@ -10,13 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 import gputop.agent
+from gputop.agent import __main__
+from gputop.agent.options import AgentOptions
 from gputop.agent.snapshot import DriverState, Inventory, Sample
 from gputop.schema.decode import decode
 from gputop.stream.agent_archive import BOOTSTRAP, PYTHON, agent_archive, agent_input
+from gputop.stream.launch import StreamOptions
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.shipped import run
 
@@ -111,6 +115,24 @@ def test_no_shell_changes_the_bootstrap() -> None:
     """Every shell takes the bootstrap within single quotes: csh and fish are strict."""
     assert not {*"'\\\n!$`"} & {*BOOTSTRAP}
     assert BOOTSTRAP.isascii()
+
+
+def test_it_has_the_options_of_gputop_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = StreamOptions(
+        0.25, 2, demo=True, gpm=False, control=True, secrets=True, ids=("0", "1"), only_visible=True
+    )
+    end, ran = Mock(), Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(__main__, "run", ran)
+    monkeypatch.setattr(__main__, "redirect_prints", Mock())
+    __main__.main(given.flags)
+    ran.assert_called_once_with(AgentOptions(**vars(given)))
+    end.assert_called_once_with(130)
+    assert __main__.parse([]) == AgentOptions(1.0)
+    assert __main__.parse(["--interval", "60"]) == AgentOptions(60.0)
+    for wrong in ("0.24", "60.1"):
+        with pytest.raises(SystemExit):
+            __main__.parse(["--interval", wrong])
 
 
 @pytest.mark.parametrize("sent", ["nothing", "half", "all"])

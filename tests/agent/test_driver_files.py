@@ -56,7 +56,7 @@ MACHINES: list[tuple[dict[str, str], dict[str, object]]] = [
     ({"/dev/nvidia-uvm": ""}, {"device_files": ()}),
     (DOCKER, {"container": "docker"}),
     ({"/run/.containerenv": ""}, {"container": "podman"}),
-    ({"/run/systemd/container": "lxc\n"}, {"container": "lxc"}),
+    ({"/run/systemd/container": f"{'lxc' * 20}\n"}, {"container": f"{'lxc' * 13}l"}),
     ({"/proc/self/cgroup": f"0::/docker/{'0d' * 32}\n"}, {"container": "container"}),
     ({"/proc/self/cgroup": "0::/user.slice/user-1000.slice\n"}, {"container": None}),
     (WSL, {"wsl": True}),

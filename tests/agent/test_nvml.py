@@ -43,9 +43,9 @@ def reasons(sample: DeviceSample) -> dict[str, Absence]:
 
 
 def test_a_device_is_not_touched_before_it_is_read(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(), FakeDevice(name="NVIDIA L4"))
+    nvml.write(FakeDevice(), FakeDevice(name="NVIDIA L4"), cuda_version=12_080)
     driver = start()
-    assert (driver.driver_version, driver.cuda_version) == ("580.95.05", "13.0")
+    assert (driver.driver_version, driver.cuda_version) == ("580.95.05", "12.8")
     first, second = driver.readers()
     assert nvml.calls(0) == nvml.calls(1) == {}
     assert (second.device.uuid, second.device.name) == ("unknown:1", "unknown device")
@@ -56,6 +56,15 @@ def test_a_device_is_not_touched_before_it_is_read(nvml: FakeDriver) -> None:
     driver.close()
     with pytest.raises(DriverError, match="NVIDIA driver gone"):
         driver.readers()
+
+
+@pytest.mark.parametrize("call", ["nvmlSystemGetDriverVersion", "nvmlDeviceGetCount_v2", None])
+def test_a_driver_that_cannot_be_used_is_shut_down(nvml: FakeDriver, call: str | None) -> None:
+    """It looks for devices at its start only."""
+    nvml.write(*[FakeDevice()] * bool(call), fail={call: UNKNOWN} if call else {})
+    with pytest.raises(DriverError):
+        start().readers()
+    assert nvml.calls()["nvmlShutdown"] == 1
 
 
 def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDriver) -> None:
@@ -69,6 +78,13 @@ def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDri
     names = ("name", "pci_bus_id", "pci_device_id")
     assert {device.absent[name] for name in names} == {Absence.NOT_SUPPORTED}
     assert device.absent["sm_clock_max_mhz"] is Absence.NO_PERMISSION
+
+
+def test_a_device_that_cannot_say_who_it_is_is_asked_again(nvml: FakeDriver) -> None:
+    one = OneDevice(nvml, FakeDevice(fail={"nvmlDeviceGetUUID": UNKNOWN}))
+    assert one.reading().device.uuid == "unknown:0"
+    nvml.change(0, fail={})
+    assert one.reading().device.uuid.startswith("GPU-")
 
 
 NO = Absence.NOT_SUPPORTED
@@ -125,12 +141,15 @@ def test_a_device_lost_in_between_comes_back(nvml: FakeDriver) -> None:
 
 def test_a_device_that_needs_a_reset_says_what_it_can(nvml: FakeDriver) -> None:
     fail = {"nvmlDeviceGetUtilizationRates": RESET_REQUIRED}
-    sample = OneDevice(nvml, replace(DEVICE, fail=fail)).read()
+    one = OneDevice(nvml, replace(DEVICE, fail=fail))
+    sample = one.read()
     assert sample.state is DeviceState.NEEDS_RESET
     assert sample.temperature_celsius == 64
     assert reasons(sample) == dict.fromkeys(
         ("gpu_utilization_percent", "memory_utilization_percent"), Absence.LOST
     )
+    nvml.change(0, fail={}, fan_percent=77)
+    assert one.read().fan_percent == 77, "nothing from before the reset"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +167,11 @@ def test_a_driver_is_gone_only_where_it_says_so_itself(
     sample = reader.read(gpm=False)[0].sample
     assert sample.absent["gpu_utilization_percent"] is Absence.ERROR
     assert sample.temperature_celsius == 64
-    nvml.change_machine(generation=1)
+    for call in ("nvmlSystemGetDriverVersion", "nvmlDeviceGetCount_v2"):
+        nvml.change_machine(fail={call: code})
+        with pytest.raises(DriverError, match=what):
+            reader.read(gpm=False)
+    nvml.change_machine(fail={}, generation=1)
     for each in (reader, unread):
         with pytest.raises(DriverError, match=what):
             each.read(gpm=False)

@@ -52,9 +52,9 @@ def test_an_xid_comes_once_with_its_device_and_time(machine: Machine) -> None:
     assert event == Event(event.time, machine.readers[1].device.uuid, "xid", 79)
     assert before <= event.time <= time.time()
     assert machine.events() == []
-    for index, number in ((2, 31), (0, 48), (2, 31)):
+    for index, number in ((2, 31), (0, 999), (2, 31)):
         machine.nvml.report_xid(index, number)
-    assert machine.events() == [(2, 31), (0, 48), (2, 31)]
+    assert machine.events() == [(2, 31), (0, None), (2, 31)]
     assert machine.events() == []
 
 
@@ -95,3 +95,6 @@ def test_the_others_go_on_reporting_after_a_loss(machine: Machine) -> None:
     machine.nvml.report_xid(0, 13)
     assert machine.events() == [(1, 31), (0, 13)]
     assert [machine.nvml.calls(index)[REGISTER] for index in range(3)] == [2, 2, 2]
+    freed = machine.nvml.calls()[FREE]
+    machine.driver.close()
+    assert machine.nvml.calls()[FREE] == freed + 1

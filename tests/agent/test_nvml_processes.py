@@ -113,6 +113,8 @@ def test_rows_from_before_are_left_out(watch: Watch) -> None:
     old = FakeUsage(7, 95, age_ms=60_000)
     assert watched.after(old, seconds=2.0) == [(0, 0, 0, 0)]
     assert watched.after(old, FakeUsage(7, 5)) == [(5, 0, 0, 0)]
+    ahead = FakeUsage(7, 95, age_ms=-1900)
+    assert watched.after(ahead, FakeUsage(7, 6)) == [(6, 0, 0, 0)]
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,17 @@ def test_a_process_in_a_container(clock: Time, proc: FakeProc, tmp_path: Path) -
     config.write_text('{"Name": "/trainer"}')
     clock.now += 60.0
     assert find(owners, 7).container == "trainer"
+    find(owners, 8)
+    kept = owners._containers._results, owners._texts._results
+    assert kept == ({}, {}), "nothing is kept of one that is not asked for"
+
+
+def test_a_parent_that_has_gone(proc: FakeProc, owners: Owners) -> None:
+    proc.add(3, command=b"torchrun\0")
+    proc.add(7, parent=3)
+    assert find(owners, 7).parent_command == "torchrun"
+    proc.add(7, parent=1)
+    assert (find(owners, 7).parent_pid, find(owners, 7).parent_command) == (1, None)
 
 
 def test_a_process_that_executes_another_program(proc: FakeProc, owners: Owners) -> None:
@@ -223,10 +234,13 @@ def test_a_start_time_follows_a_clock_that_was_set(
     assert boot.now() == 5000
 
 
-def test_what_has_no_command_line_has_a_name(proc: FakeProc, owners: Owners) -> None:
+def test_what_has_no_command_line_has_a_name(clock: Time, proc: FakeProc, owners: Owners) -> None:
     """Kernel threads and zombies; so has one whose command line may not be seen."""
     proc.add(command=b"", name=b"kworker/0:1)")
     assert find(owners, 7).command == "kworker/0:1)"
+    proc.add(command=b"a title")
+    clock.now += 10.0
+    assert find(owners, 7).command == "a title"
     proc.add(pid=8)
     proc.forbidden = {"8/cmdline"}
     assert find(owners, 8).command == "python"

@@ -1,6 +1,4 @@
-import shutil
-import subprocess
-from collections.abc import Iterator, Mapping
+import os
 from pathlib import Path
 
 import pytest
@@ -21,44 +19,17 @@ from gputop.agent.linux.procfs import (
 from gputop.agent.snapshot import Process, ProcessKind
 from tests.agent.fake_proc import FakeProc, stat_line
 
-BOUND = 60.0
-NOBODY = 0x7FFFFFFF
-CAT = shutil.which("cat") or "cat"
-
 
 @pytest.fixture
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeProc:
     return FakeProc(tmp_path, monkeypatch)
 
 
-@pytest.fixture
-def child() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that waits for its input to end, with an environment that is not harmless."""
-    variables = {
-        b"A": b"b=c",
-        b"EMPTY": b"",
-        b"ESC": b"\x1b[31m",
-        b"RAW": b"\xff",
-        b"\xc3\xa4": b"2",
-    }
-    with cat(variables) as process:
-        yield process
-        process.kill()
-
-
-def cat(variables: Mapping[bytes, bytes]) -> subprocess.Popen[bytes]:
-    """One that runs: until then its environment is empty, even when exec has closed its files."""
-    pipe = subprocess.PIPE
-    process = subprocess.Popen([CAT], stdin=pipe, stdout=pipe, env=variables, bufsize=0)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b"\n")
-    assert process.stdout.read(1)
-    return process
-
-
-def start_of(process: subprocess.Popen[bytes]) -> float:
-    return read_stat(process.pid).started
+def test_nothing_stays_open(proc: FakeProc) -> None:
+    proc.add()
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208
+    read_stat(7, proc.path)
+    assert os.listdir("/proc/self/fd") == before  # noqa: PTH208
 
 
 def test_a_line_of_the_kernel_is_understood() -> None:
@@ -76,12 +47,13 @@ def test_a_name_may_be_anything(name: bytes) -> None:
 
 @pytest.mark.parametrize("step", [0, -7200, 1, 86400])
 def test_a_process_is_known_when_the_clock_was_set(
-    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, step: int
+    monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    mine = start_of(child)
+    pid = os.getpid()
+    mine = read_stat(pid).started
     monkeypatch.setattr(procfs, "boot_time", lambda _: BOOT_TIME + step)
-    stat = read_stat(child.pid)
-    process = Process(child.pid, "GPU-1", ProcessKind.COMPUTE, start_time=stat.started)
+    stat = read_stat(pid)
+    process = Process(pid, "GPU-1", ProcessKind.COMPUTE, start_time=stat.started)
     assert to_plain(process)["start_time"] == mine
     assert is_process(stat, mine)
     assert is_process(stat, mine + step)

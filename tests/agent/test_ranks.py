@@ -28,7 +28,8 @@ NOTHING = Rank()
             Rank(2, 4, "prterun-a@1"),
         ),
         ("PMI_RANK=1 PMI_SIZE=2", Rank(1, 2, "here pid 77")),
-        ("PMIX_RANK=1", Rank(1, None, "here pid 77")),
+        ("PMIX_RANK=1048575", Rank(1_048_575, None, "here pid 77")),
+        ("PMIX_RANK=1048576", NOTHING),
         ("RANK=1 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=ab12", Rank(1, 2, "ab12")),
         ("RANK=0 WORLD_SIZE=1", Rank(0, 1, "here pid 77")),
         # RANK alone may mean anything.

@@ -1,5 +1,4 @@
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,9 +11,9 @@ from tests.agent.fakes import BOUND, FakeReader, Time, answer
 
 
 class Machine:
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
         self.readers = [
-            FakeReader(Device(n, f"GPU-{n}", "Fake"), answer(f"GPU-{n}")) for n in range(8)
+            FakeReader(Device(n, f"GPU-{n}", "Fake"), answer(f"GPU-{n}")) for n in range(count)
         ]
         for reader in self.readers:
             reader.gate.set()
@@ -34,32 +33,29 @@ class Machine:
         return found
 
 
-@pytest.fixture
-def machine() -> Iterator[Machine]:
-    machine = Machine()
-    yield machine
-    machine.readers[3].gate.set()
-    machine.threads.end(Problem("Over", "the test has ended", "Start another"))
-
-
+@pytest.mark.parametrize(("count", "slow"), [(8, 3), (2, 0)])
 def test_the_devices_behind_a_stuck_one_are_read_by_another_thread(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    count: int, slow: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Time()
     monkeypatch.setattr(module, "time", clock)
+    machine = Machine(count)
     first = machine.tick()
     (stuck,) = first
-    assert first == {stuck: [*range(8)]}
+    assert first == {stuck: [*range(count)]}
     assert machine.tick() == first
-    hung = machine.readers[3]
+    hung = machine.readers[slow]
     hung.gate.clear()
     hung.asked.clear()
     machine.tick(patience=0.01)
     assert hung.asked.wait(BOUND)
-    assert machine.by == [(stuck, index) for index in range(4)]
+    assert machine.by == [(stuck, index) for index in range(slow + 1)]
     clock.now += 0.31
     ((other, devices),) = machine.tick().items()
     assert other != stuck
+    before, after = range(slow), range(slow + 1, count)
     # Those that were not read in the tick before come first.
-    assert devices == [4, 5, 6, 7, 0, 1, 2]
-    assert machine.tick() == {other: [0, 1, 2, 4, 5, 6, 7]}
+    assert devices == [*after, *before]
+    assert machine.tick() == {other: [*before, *after]}
+    hung.gate.set()
+    machine.threads.end(Problem("Over", "the test has ended", "Start another"))

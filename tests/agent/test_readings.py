@@ -5,8 +5,8 @@ import pytest
 
 from gputop.agent.device import READINGS, Device
 from gputop.agent.lines import to_plain
-from gputop.agent.nvml.device_queries import clock_event_times
 from gputop.agent.nvml.driver import NvmlReader
+from gputop.agent.nvml.fields import signed
 from tests.agent.reader import OneDevice
 from tests.agent.readings import A_SECOND_LATER, INVENTORY, SAMPLE, Row, device, field, get
 from tests.driver import (
@@ -111,6 +111,7 @@ RENUMBERED = {
         ("580.66", 75.0, ()),
         ("580.81", 75.0, ()),  # which numbers it has is not known
         ("580.82.07", 69.0, (70.0, 71.0)),
+        ("590.10", 69.0, (70.0, 71.0)),
     ],
 )
 def test_throttle_times_have_the_numbers_of_the_drivers_version(
@@ -132,9 +133,16 @@ def test_a_throttle_time_that_grows_faster_than_time_is_absent(nvml: FakeDriver)
 
     assert throttled(1000.0) == 1000.0  # it was loaded long ago
     assert throttled(1005.5) == 1005.5  # not read at the very same moments
-    assert throttled(1600.0) is None
+    assert throttled(1012.0) == 1012.0  # two seconds ahead
+    assert throttled(1017.1) is None
     for _ in range(3):  # it does not count seconds, whatever it says now
-        assert throttled(1601.0) is None
+        assert throttled(1017.1) is None
+
+
+def test_negative_numbers_of_32_and_64_bits() -> None:
+    said = [5, (1 << 31) - 1, 1 << 31, (1 << 32) - 8, 1 << 33, 1 << 63, (1 << 64) - 2]
+    found = [5, (1 << 31) - 1, -(1 << 31), -8, 1 << 33, -(1 << 63), -2]
+    assert [signed(number) for number in said] == found
 
 
 @pytest.mark.parametrize(
@@ -200,23 +208,3 @@ def test_memory_that_no_listed_process_explains(
     assert found == (attributed, unattributed)
     names = ("memory_attributed_bytes", "memory_unattributed_bytes")
     assert [sample.absent.get(name) for name in names] == [reason, reason]
-
-
-@pytest.mark.parametrize(
-    ("version", "sw_thermal", "hw_thermal"),
-    [
-        ((550, 90), (75,), None),
-        ((575, 51), (251, 75), (252,)),
-        ((580, 65), (251, 75), (252,)),
-        ((580, 66), (75,), None),
-        ((580, 82), (269, 75), (270,)),
-        ((590,), (269, 75), (270,)),
-    ],
-)
-def test_the_fields_of_slowdown_by_heat_depend_on_the_driver(
-    version: tuple[int, ...], sw_thermal: tuple[int, ...], hw_thermal: tuple[int, ...] | None
-) -> None:
-    fields = clock_event_times(version)
-    assert fields["sw_thermal"] == sw_thermal
-    assert fields.get("hw_thermal") == hw_thermal
-    assert fields["sw_power_cap"] == (74,)

@@ -3,13 +3,17 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from gputop import __version__
+from gputop.agent import owner_thread
 from gputop.agent import sampler as module
 from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
 from gputop.agent.interface import DriverError, Facts, ReplacedError
+from gputop.agent.linux.host import CPU_SAMPLE_SECONDS, HostReader
 from gputop.agent.sampler import Sampler
 from gputop.agent.snapshot import DriverState, Event, Inventory, Source
 from gputop.agent.times import silence_limit
@@ -66,6 +70,7 @@ def test_the_inventory_comes_first_and_says_who(opened: Open, readers: Readers) 
     first = stream.next()
     assert isinstance(first, Inventory)
     assert first.hostname
+    assert stream.sample().uptime_seconds == 1000.1, "a window of the CPU's use"
     stream.until(lambda _: stream.state() is DriverState.OK)
     assert stream.inventory == replace(
         first,
@@ -124,6 +129,14 @@ def test_nobody_waits_for_the_interval_to_see_the_devices(opened: Open, readers:
     second = stream.sample()
     assert len(second.devices) == 3
     assert second.time - first.time < 1.0
+    stream.sampler.set_gpm(wanted=False)
+    later = stream.sample()
+    assert later.time - second.time == 3600.0
+    stream.sampler.set_gpm(wanted=True)
+    assert stream.sample().time - later.time < 1.0
+    assert readers[0].gpm
+    stream.sampler.set_interval(1800.0)
+    assert stream.sample().time - later.time < 1.0
 
 
 def test_a_hung_reader_holds_up_nobody_else(
@@ -213,6 +226,7 @@ def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
     clock: Clock, readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.01)
+    monkeypatch.setattr(owner_thread, "time", SimpleNamespace(monotonic=lambda: clock.now))
     asked, released = threading.Event(), threading.Event()
 
     def stuck(pids: Iterable[int]) -> Iterator[tuple[int, Facts]]:
@@ -226,8 +240,8 @@ def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
     stream.until(lambda _: stream.state() is DriverState.OK)
     assert asked.wait(BOUND)
     stream.wait_for(*readers)
-    samples = [stream.sample() for _ in range(10)]
-    assert steps([sample.time for sample in samples]) == pytest.approx([INTERVAL] * 9)
+    samples = [stream.sample() for _ in range(9)]
+    assert steps([sample.time for sample in samples]) == pytest.approx([INTERVAL] * 8)
     for sample in samples:
         assert [device.temperature_celsius for device in sample.devices] == [7] * 3
         assert [process.pid for process in sample.processes] == [11, 12] * 3
@@ -235,18 +249,36 @@ def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
         assert (known.user, known.memory_used_bytes) == ("user11", 1 << 30)
         assert unknown.user is None
         assert unknown.absent["user"] is Absence.NO_DATA_YET
+    clock.now += 1.5
+    late = stream.sample().processes[:2]
+    assert [process.absent["user"] for process in late] == [Absence.TIMED_OUT] * 2
     released.set()
     stream.until(lambda sample: sample.processes[1].absent["user"] is Absence.LOST)
     stream.close()
 
 
-@pytest.mark.parametrize("stall", [2.0, 4.3, 100.0])
+def test_the_cpu_is_noted_once_a_second(
+    opened: Open, readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CPU_SAMPLE_SECONDS", CPU_SAMPLE_SECONDS)
+    note = Mock()
+    monkeypatch.setattr(HostReader, "note_cpu", note)
+    stream = opened(lambda: FakeDriver(*readers), 4.5)
+    stream.until(lambda _: stream.state() is DriverState.OK)
+    note.reset_mock()
+    stream.sample()
+    assert note.call_count == 4
+
+
+@pytest.mark.parametrize(
+    ("stall", "step"), [(1.4, 0.6), (2.0, INTERVAL), (4.3, INTERVAL), (100.0, INTERVAL)]
+)
 def test_one_sample_after_a_stall_and_then_on_with_the_interval(
-    opened: Open, readers: Readers, clock: Clock, stall: float
+    opened: Open, readers: Readers, clock: Clock, stall: float, step: float
 ) -> None:
     stream = started(opened, readers)
     last = stream.sample().time
     clock.now += stall
     times = [stream.sample().time for _ in range(4)]
     assert times[0] - last > 0.999 * stall
-    assert steps(times) == pytest.approx([INTERVAL] * 3)
+    assert steps(times) == pytest.approx([step, INTERVAL, INTERVAL])

@@ -1,12 +1,15 @@
 import json
 import os
+import select
 import subprocess
 import sys
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 
 from gputop.agent import sender
+from gputop.agent.interface import ReplacedError
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 
@@ -26,70 +29,78 @@ def test_counted_samples_are_those_of_a_driver_that_has_answered(state: DriverSt
 
 
 def test_all_is_written_however_little_a_pipe_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    received = bytearray()
-
-    def little(descriptor: int, data: bytes) -> int:
-        received.extend(data[:1000])
-        return len(data[:1000])
-
-    monkeypatch.setattr(os, "write", little)
-    data = bytes(range(256)) * 100
-    sender.write_all(1, data)
-    assert received == data
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.asked: list[Any] = []
-
-    def set_interval(self, seconds: float) -> None:
-        self.asked.append(seconds)
-
-    def set_gpm(self, *, wanted: bool) -> None:
-        self.asked.append(wanted)
-
-    def ask(self) -> None:
-        self.asked.append("next")
+    write, poll = Mock(side_effect=[2, BlockingIOError, 3, 1]), Mock()
+    monkeypatch.setattr(os, "write", write)
+    monkeypatch.setattr(select, "poll", poll)
+    sender.write_all(7, b"abcdef")
+    assert [bytes(each.args[1]) for each in write.mock_calls] == [b"abcdef", *[b"cdef"] * 2, b"f"]
+    assert poll.mock_calls == [call(), call().register(7, select.POLLOUT), call().poll()]
 
 
 @pytest.mark.parametrize(
     ("line", "asked"),
     [
-        ({"interval": 2.0}, [2.0]),
-        ({"interval": 2, "gpm": True}, [2, True]),
-        ({"interval": 0.01}, [0.25]),
-        ({"interval": 1e9}, [60.0]),
+        ({"interval": 2.0}, [call.set_interval(2.0)]),
+        ({"interval": 2, "gpm": True}, [call.set_interval(2), call.set_gpm(wanted=True)]),
+        ({"interval": 0.01}, [call.set_interval(0.25)]),
+        ({"interval": 1e9}, [call.set_interval(60.0)]),
         (b'{"interval": 1e999}', []),
         ({"interval": 0}, []),
         (b'{"interval": NaN}', []),
         ({"interval": "1"}, []),
         ({"interval": True}, []),
         ({"gpm": 1, "later": 2}, []),
-        ({"next": True}, ["next"]),
+        ({"loads": {"GPU-0": [0.5, 60]}}, [call.simulate({"GPU-0": [0.5, 60]})]),
+        ({"loads": 1}, []),
+        ({"next": True}, [call.ask()]),
         ({"next": 1}, []),
+        (b"[]", []),
         (b"{", []),
     ],
 )
 def test_requests(line: Any, asked: list[Any]) -> None:
-    recorder: Any = Recorder()
+    recorder = Mock()
     said = line if isinstance(line, bytes) else json.dumps(line).encode()
     sender.handle_requests(recorder, recorder, [said])
-    assert recorder.asked == asked
+    assert recorder.mock_calls == asked
 
 
-@pytest.mark.parametrize("where", ["start", "read"])
-def test_a_fault_in_a_thread_ends_it(where: str) -> None:
+def test_it_ends_when_the_other_end_of_its_input_closes() -> None:
+    program = """if True:
+        from gputop.agent import options, sender
+        sender.run(options.AgentOptions(0.25, demo=True))
+    """
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("where", "fault", "status", "said"),
+    [
+        ("start", RuntimeError("a fault"), 1, "RuntimeError: a fault"),
+        ("read", RuntimeError("a fault"), 1, "RuntimeError: a fault"),
+        ("read", ReplacedError("The driver is new"), 1, "The driver is new. Start it again."),
+        ("read", RuntimeError("can't start new thread"), 3, "of the container's cgroup, or end"),
+    ],
+)
+def test_a_fault_in_a_thread_ends_it(where: str, fault: Exception, status: int, said: str) -> None:
     """Or the driver would be starting, or the device silent, for ever and nobody knew why."""
     program = f"""if True:
         from gputop.agent import simulated
         from gputop.agent import sender
+        from gputop.agent.interface import ReplacedError
         from gputop.stream.launch import StreamOptions
-        def fail(*_, **__): raise RuntimeError("a fault")
+        def fail(*_, **__): raise {fault!r}
         driver, reader = simulated.SimulatedDriver, simulated.SimulatedReader
         setattr(*{{"start": (driver, "readers"), "read": (reader, "read")}}[{where!r}], fail)
         sender.run(StreamOptions(0.25, demo=True))
     """
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.decode().splitlines()[-1] == "RuntimeError: a fault"
+    assert done.returncode == status
+    assert said in done.stderr.decode().splitlines()[-1]

@@ -2,7 +2,9 @@ import subprocess
 import sys
 import threading
 
-from gputop.agent.threads import SlowResults
+import pytest
+
+from gputop.agent.threads import SlowResults, call_in_thread
 
 
 def test_no_thread_starts_while_the_program_ends() -> None:
@@ -56,3 +58,13 @@ def test_a_result_is_kept_until_a_newer_one_is_wanted_or_nobody_asks() -> None:
     assert newer is not first
     results.keep({8})
     assert results.get(7) is not newer
+
+
+def test_an_error_is_raised_where_the_result_is_waited_for() -> None:
+    with pytest.raises(ZeroDivisionError):
+        call_in_thread(lambda: 1 / 0).result(60)
+    gate = threading.Event()
+    waiting = call_in_thread(gate.wait)
+    assert not waiting.cancel(), "the thread cannot be"
+    gate.set()
+    assert waiting.result(60)

@@ -55,6 +55,8 @@ def test_a_rate_is_over_the_time_between() -> None:
     assert counter.rate(WIDE + 9000, Asked(6.25, 31.0)) is NO_DATA_YET
     assert counter.rate(WIDE + 9999, at(31.1)) is NO_DATA_YET
     assert counter.rate(WIDE + 10_999, at(32.1)) == 1000
+    assert counter.rate(WIDE + 12_124, Asked(33.1, 33.35)) == 1000
+    assert counter.rate(WIDE + 13_300, Asked(34.1, 34.65)) is NO_DATA_YET
 
 
 def fields(**values: int) -> dict[str, int]:
@@ -141,6 +143,6 @@ def test_each_link_is_asked_every_10_s_once_it_has_a_rate(nvml: FakeDriver) -> N
     assert nvlink(machine.says(LATER | ALL_LATER)) == (0, 0, (0, 0), (0, 0))
 
 
-@pytest.mark.parametrize("links", [0, 4711])
+@pytest.mark.parametrize("links", [0, 257])
 def test_a_device_without_links(nvml: FakeDriver, links: int) -> None:
     assert nvlink(Machine(nvml).says(fields(f91=links))) == (NO_RATE,) * 4

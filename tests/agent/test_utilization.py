@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from gputop.agent.device import GPM_READINGS, SERIES_READINGS, Absence, DeviceSample
+from gputop.agent.nvml.utilization import _median
 from tests.agent.reader import OneDevice
 from tests.driver import (
     GPM,
@@ -53,6 +54,10 @@ def test_each_comes_once_and_the_first_reading_only_begins(nvml: FakeDriver) -> 
     assert machine.sample().gpu_utilization_samples_seconds == 0.2
     assert machine.ring(rows(range(9, 18))) == (17,)
     assert machine.ring(rows(range(9, 18))) == ()
+
+
+def test_the_middle_of_the_steps() -> None:
+    assert [_median(steps) for steps in ((9, 1), (1, 9, 2), (4, 1, 9, 2))] == [5, 2, 3]
 
 
 def test_a_clock_that_is_set_back(nvml: FakeDriver) -> None:

@@ -39,10 +39,10 @@ def test_it_is_read_as_written_from_every_sample_on(tmp_path: Path, name: str) -
 
 
 def test_gaps_and_clocks_that_are_set_back(tmp_path: Path) -> None:
-    path = recordings.make(tmp_path / "a.jsonl", 6, gaps={2: 100.0, 4: -50.0})
+    path = recordings.make(tmp_path / "a.jsonl", 6, gaps={2: 100.0, 4: -50.0, 5: 7200.0})
     recording = recordings.scanned(path)
-    assert [*recording.positions] == [0, 1, 102, 103, 103, 104]
-    found = [recording.sample_at(position) for position in (-5, 0, 101.9, 102, 999)]
+    assert [*recording.positions] == [0, 1, 102, 103, 103, 3703]
+    found = [recording.sample_at(position) for position in (-5, 0, 101.9, 102, 9999)]
     assert found == [0, 0, 1, 2, 5]
 
 
@@ -196,6 +196,8 @@ def test_a_full_disk_leaves_what_was_written(
     [
         ("node07", "gputop-node07-20251120-120000.jsonl.gz"),
         ("../../etc/x y", "gputop-etc-x-y-20251120-120000.jsonl.gz"),
+        ("x" * 61, f"gputop-{'x' * 60}-20251120-120000.jsonl.gz"),
+        ("...", "gputop-host-20251120-120000.jsonl.gz"),
     ],
 )
 def test_the_name_of_a_recording(host: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,6 +131,15 @@ async def test_back_and_on(tmp_path: Path) -> None:
         assert numbers(await taken(received)) == [1]
 
 
+async def test_after_a_stall_it_goes_on_in_pieces(tmp_path: Path) -> None:
+    replay = Turned(recordings.make(tmp_path / "a.jsonl", 500))
+    async with playing(replay) as received:
+        await taken(received)
+        replay.time += 400
+        assert numbers(await taken(received)) == [*range(1, 65)]
+        assert replay.position == 64.0
+
+
 async def test_what_happened_before_is_told(tmp_path: Path) -> None:
     made = recordings.samples(350)
     event = Event(made[5].time, streams.device(0).uuid, "xid", 79)

@@ -1,5 +1,6 @@
 import dataclasses
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -59,56 +60,32 @@ def test_what_says_nothing_about_a_device_is_left_out() -> None:
     assert BY_LABEL["part of"].applies(unknown, sample)
 
 
-@pytest.mark.parametrize("name", sorted({*SHOWN, *DEVICE_FIELDS}))
-def test_each_reason_is_told_apart(name: str) -> None:
-    device = streams.device(0)
-    texts = {absence_text(name, absence, device) for absence in Absence}
-    assert len(texts) == len(Absence)
-    assert all(text.isprintable() and len(text) <= 60 for text in texts)
-
-
 GPU = Device(0, "GPU-0", "Fake")
-SHARED = dataclasses.replace(GPU, memory_is_shared=True)
 MIG = dataclasses.replace(GPU, mig_mode="enabled")
-INSTANCE = dataclasses.replace(MIG, parent_uuid="GPU-9", mig_index=0)
-GUEST = dataclasses.replace(GPU, virtualization="vgpu")
-PLAIN = "not supported by this device or its driver"
-
-
-NO, NOT_YET = Absence.NOT_SUPPORTED, Absence.NO_DATA_YET
+DEVICES = {
+    "a GPU": GPU,
+    "with the host's memory": dataclasses.replace(GPU, memory_is_shared=True),
+    "with MIG": MIG,
+    "an instance": dataclasses.replace(MIG, parent_uuid="GPU-9", mig_index=0),
+    "a guest": dataclasses.replace(GPU, virtualization="vgpu"),
+}
 HOST = Host(memory_used_bytes=round(41.2 * GIB), memory_total_bytes=119 * GIB)
 
 
-@pytest.mark.parametrize(
-    ("name", "absence", "device", "text"),
-    [
-        ("sm_clock_mhz", NO, GPU, PLAIN),
-        ("memory_used_bytes", NO, GPU, PLAIN),
-        ("memory_reserved_bytes", NO, GPU, "not reported by this driver: used includes it"),
-        ("memory_used_bytes", NO, SHARED, "shares the host's memory: 41.2 of 119 GiB in use there"),
-        ("memory_utilization_percent", NO, SHARED, PLAIN),
-        ("gpu_utilization_percent", NO, GPU, PLAIN),
-        ("gpu_utilization_percent", NO, MIG, "not counted while MIG is on: see its instances"),
-        ("gpu_utilization_percent", NO, INSTANCE, "counted for the whole GPU only: see SM active"),
-        ("sm_active_percent", NO, GPU, "needs GPM: Hopper or later, GeForce from the 50 series"),
-        ("tensor_active_percent", "disabled", GPU, "GPM is off by --no-gpm, or not sampled yet"),
-        (
-            *("ecc_corrected", "disabled", GPU),
-            "disabled: `sudo nvidia-smi -i 0 -e 1` and a reboot enable it",
-        ),
-        ("fan_percent", NO, GPU, "no fan reported"),
-        ("nvlink_rx_bytes_per_second", NO, GPU, "no NVLink, or no link that is up"),
-        ("pcie_rx_bytes_per_second", NO, GUEST, "not passed on to virtual GPUs: the host has it"),
-        ("pcie_rx_bytes_per_second", NO, GPU, PLAIN),
-        ("pcie_rx_bytes_per_second", NOT_YET, GPU, "no data yet: needs two comparable readings"),
-        ("power_watts", NOT_YET, GPU, "no data yet: comes with the next reading"),
-        ("power_watts", "no_permission", GPU, "no permission: run as root"),
-    ],
-)
-def test_reasons_are_right_for_the_reading(
-    name: str, absence: str, device: Device, text: str
-) -> None:
-    assert absence_text(name, Absence(absence), device, HOST) == text
+def test_reasons_are_right_for_the_reading(snapshot: Any) -> None:
+    told: dict[str, list[str]] = {}
+    for kind, device in DEVICES.items():
+        for name in sorted({*SHOWN, *DEVICE_FIELDS, "processes"}):
+            texts = [absence_text(name, absence, device, HOST) for absence in Absence]
+            assert len({*texts}) == len(Absence)
+            for absence, text in zip(Absence, texts, strict=True):
+                assert text.isprintable()
+                assert len(text) <= 60
+                told.setdefault(f"{kind}, {absence.value}: {text}", []).append(name)
+    whole = ""
+    for text, names in told.items():
+        whole += f"{text}: {', '.join(names) if len(names) < 20 else len(names)}\n"
+    assert whole == snapshot
 
 
 def test_a_part_that_is_missing_says_which_and_why() -> None:

@@ -14,27 +14,24 @@ from tests import streams
 
 
 @pytest.mark.parametrize(
-    ("slowdown", "celsius", "slowdown_margin", "margin", "degrees"),
+    ("said", "degrees"),
     [
-        (89, 64, None, None, 25),
-        (89, 80, -2, 30, 9),  # the absolute threshold counts where there are both
-        (89, 90, None, None, -1),
-        (None, 64, None, 26, 26),
-        (None, 64, -2, 4, 6),
-        (None, 64, -2, 3, 5),
-        (None, None, -2, 20, 22),
-        (89, None, -2, 20, 22),
-        (None, 64, -2, None, None),
-        (None, None, None, None, None),
+        ((89, 64, None, None), 25),
+        ((89, 80, -2, 30), 9),  # the absolute threshold counts where there are both
+        ((89, 90, None, None), -1),
+        ((None, 64, None, 26), 26),
+        ((None, 64, -2, 4), 6),
+        ((None, 64, -2, 3), 5),
+        ((None, None, -2, 20), 22),
+        ((89, None, -2, 20), 22),
+        ((None, 64, -2, None), None),
+        ((None, None, None, None), None),
     ],
 )
 def test_degrees_to_the_slowdown_of_either_form_of_threshold_are_marked_alike(
-    slowdown: int | None,
-    celsius: int | None,
-    slowdown_margin: int | None,
-    margin: int | None,
-    degrees: int | None,
+    said: tuple[int | None, ...], degrees: int | None
 ) -> None:
+    slowdown, celsius, slowdown_margin, margin = said
     device = Device(0, "GPU-0", "H100", temperature_slowdown_celsius=slowdown)
     device = replace(device, temperature_slowdown_margin_celsius=slowdown_margin)
     readings = DeviceSample("GPU-0", temperature_celsius=celsius, temperature_margin_celsius=margin)
@@ -98,3 +95,4 @@ def test_a_link_carries_what_its_generation_says() -> None:
     for generation, gigabytes in coding.items():
         assert link_bytes(generation, 16) == pytest.approx(16e9 * gigabytes, rel=1e-3)
     assert link_bytes(7, 16) is link_bytes(4, 0) is None
+    assert link_bytes(1, 1) == 250e6

@@ -1,18 +1,23 @@
 import asyncio
 import contextlib
+import errno
 import gc
+import itertools
 import os
+import resource
 import signal
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from gputop.agent.device import Absence, Device
 from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
-from gputop.agent.process_limit import process_limit_problem
+from gputop.agent.process_limit import process_limit_problem, says_process_limit
 from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, Source
 from gputop.agent.times import silence_limit
 from gputop.stream import child as module
@@ -132,8 +137,30 @@ until_the_end()
     assert broken[2].problem.why == "Object missing required field `time`"
 
 
+async def test_a_child_that_writes_only_what_cannot_be_read_is_ended(spawn: Spawn) -> None:
+    program = "say(INVENTORY); os.write(1, b'x\\n' * 1000); until_the_end()"
+    *_, last, end = await first(spawn(program), 1001)
+    assert isinstance(last, Interruption)
+    assert last.left_out
+    assert why(end).startswith("it wrote 1,000 lines in a row that cannot be read, the last one: ")
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(9.9, [0.2, 0.4]), (10.0, [0.2, 0.2])])
+async def test_a_long_life_makes_the_next_pause_short_again(
+    spawn: Spawn,
+    pauses: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    expected: list[float],
+) -> None:
+    clock = itertools.count(0.0, seconds)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    await first(spawn("say(SAMPLE)"), 6)
+    assert pauses == expected
+
+
 @pytest.mark.parametrize(
-    "printed", [b"\x1b]0;ada@gpu-1: ~\x07", b"$ ", b"\xff\x00", b'{"type":"sample",{"type":"motd"}']
+    "printed", [b"\x1b]0;ada@gpu-1: ~\x07", b"$", b"\xff\x00", b'{"type":"sample",{"type":"motd"}']
 )
 async def test_a_record_is_found_behind_what_was_printed_without_a_newline(
     spawn: Spawn, printed: bytes
@@ -170,7 +197,7 @@ async def test_a_child_that_never_says_a_word(
 async def test_a_child_that_falls_silent(spawn: Spawn) -> None:
     child = spawn("say(INVENTORY); until_the_end()")
     child._patience = Patience(start=10 * BOUND)
-    assert child._limit > silence_limit(1.0)  # or a device that hangs would end the stream
+    assert child._limit == silence_limit(1.0) + 2.0  # or a device that hangs would end the stream
     child._limit = 0.2
     inventory, silence = await first(child, 2)
     assert inventory == INVENTORY
@@ -196,12 +223,18 @@ async def test_a_child_that_cannot_be_started_is_tried_again(pauses: list[float]
     assert pauses == [0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
 
 
-async def test_a_child_that_can_start_no_threads_says_which_limit_to_raise(spawn: Spawn) -> None:
+async def test_a_child_that_can_start_no_threads_says_which_limit_to_raise(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     died = 'say(SAMPLE); raise RuntimeError("can\'t start new thread")'
     _, death = await first(spawn(died), 2)
     assert isinstance(death, Interruption)
     assert death.problem == process_limit_problem("The sampler stopped")
     assert module._stopped(death) == death.problem, "another try would not help"
+    assert not says_process_limit(OSError(errno.ENOENT, os.strerror(errno.EAGAIN)))
+    for limit, shown in ((resource.RLIM_INFINITY, "unlimited"), (64, "64")):
+        monkeypatch.setattr(resource, "getrlimit", Mock(return_value=(limit, limit)))
+        assert f"(`ulimit -u`: {shown})" in process_limit_problem("").why
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])

@@ -93,7 +93,7 @@ def test_one_that_is_away_says_why_and_keeps_its_devices_without_readings() -> N
     now = made.machine(6.0)
     assert now.state is MachineState.AWAY
     assert now.age_seconds == 5.0  # since its last sample
-    assert now.retry_seconds == 3.0
+    assert (now.retry_seconds, made.machine(9.1).retry_seconds) == (3.0, 0.0)
     assert now.problem == Problem("b is unreachable", "nobody home", "`ssh b` may say more")
     assert now.driver_version == "580.65.06"  # not news
     assert now.host.cpu_percent is None
@@ -103,6 +103,15 @@ def test_one_that_is_away_says_why_and_keeps_its_devices_without_readings() -> N
         assert all(getattr(reading, name) is None for name in READINGS)
         assert {reading.absent[name] for name in READINGS} == {Absence.UNREACHABLE}
         assert reading.absent["processes"] is Absence.UNREACHABLE
+
+
+def test_one_says_what_is_wrong_there() -> None:
+    assert answering(problem=streams.NO_DRIVER).machine(1.0).problem == streams.NO_DRIVER
+    made = answering()
+    made.add_record(NOISE, 1.5, NOW)
+    assert [made.machine(now).problem for now in (4.0, 4.1)] == [None, NOISE.problem]
+    made.add_record(dataclasses.replace(streams.sample(2), problem=DEATH.problem), 5.0, NOW)
+    assert made.machine(9.0).problem == DEATH.problem
 
 
 def test_a_sampler_that_was_started_again_takes_no_device_away() -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from gputop.health.findings import Finding, Severity
 from gputop.text import moment
+from gputop.training import members
 from gputop.training.findings import find_slowdown, step_sentence
 from gputop.training.members import descends_from
 from gputop.training.progress import Point
@@ -25,21 +26,25 @@ def steps(*parts: tuple[float, float], noise: float = 0.0) -> list[Point]:
 
 
 @pytest.mark.parametrize(
-    ("parts", "noise", "percent"),
+    ("parts", "noise", "percent", "near"),
     [
-        (((300, 10), (60, 8.2)), 0.1, 18),
-        (((300, 10), (300, 5)), 0.5, 50),
-        (((3000, 0.5), (600, 0.25)), 0.1, 50),
+        (((300, 10), (60, 8.2)), 0.1, 18, 25),
+        (((300, 10), (300, 5)), 0.5, 50, 25),
+        (((3000, 0.5), (600, 0.25)), 0.1, 50, 25),
+        (((300, 10), (40, 5)), 0, 50, 1),
+        (((31, 10), (30, 5)), 0, 50, 1),
+        (((1000, 0.1), (600, 0.08)), 0, 20, 6),
+        (((1800, 10), (1780, 5)), 0, 50, 11),
     ],
 )
 def test_slower_steps_are_found_with_their_time(
-    parts: tuple[tuple[float, float], ...], noise: float, percent: float
+    parts: tuple[tuple[float, float], ...], noise: float, percent: float, near: float
 ) -> None:
     points = steps(*parts, noise=noise)
     found = find_slowdown(points, points[-1].time)
     assert found is not None
     assert found.percent == pytest.approx(percent, abs=3)
-    assert found.since == pytest.approx(START + parts[0][0], abs=25)
+    assert found.since == pytest.approx(START + parts[0][0], abs=near)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +54,9 @@ def test_slower_steps_are_found_with_their_time(
         ((300, 10), (300, 9.5)),  # hardly slower
         ((300, 5), (300, 10)),  # faster
         ((20, 10),),
+        ((29, 10), (30, 5)),
+        ((300, 10), (1800, 5)),  # for longer than anybody remembers
+        ((300, 10), (60, 5), (10, 8), (60, 5)),  # fast at times
         ((300, 10), (60, 5), (300, 10)),  # as fast as before again
     ],
 )
@@ -111,3 +119,10 @@ def test_a_process_descends_from_its_parents() -> None:
     assert descends_from(os.getpid(), os.getppid())
     assert not descends_from(os.getppid(), os.getpid())
     assert not descends_from(2**22 + 1, os.getpid())
+
+
+def test_all_processes_of_a_container_descend_from_its_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(members, "parent_of", {9: 5, 5: 1, 1: 0}.get)
+    assert members.members([9, 5, 1, 7], 1) == {9, 5, 1}

@@ -14,6 +14,7 @@ CASES = {
     "bells and control characters go": (b"a\x07\x08\x9bb\x7f\n", ["a\ufffdb"], ""),
     "characters that are cut go on": ("größe\n".encode(), ["größe"], ""),
     "several bars are written over": (b"a 1\nb 1\n\x1b[2A\ra 2\nb 2\n", ["a 2", "b 2"], ""),
+    "one bar is written over": (b"a\nb 1\n\x1b[Ab 2\n", ["a", "b 2"], ""),
     "tabs are spaces": (b"a\tb\n", ["a       b"], ""),
 }
 

@@ -19,7 +19,17 @@ def test_the_rate_is_that_of_the_last_half_minute() -> None:
 
 
 def test_slow_steps_are_counted_over_a_longer_time() -> None:
-    assert counter((0, 0), (60, 1), (120, 2), (180, 3)).rate(180) == pytest.approx(1 / 60)
+    assert counter((0, 0), (120, 1), (180, 2), (240, 3)).rate(240) == 3 / 240
+    assert counter((0, 0), (100, 1), (110, 2), (120, 3), (130, 4)).rate(130) == 3 / 30
+    assert counter((0, 0), (100, 1), (110, 1), (120, 2), (130, 3)).rate(130) == 3 / 130
+
+
+def test_two_points_make_a_rate() -> None:
+    assert counter((0, 7)).rate(0) is None
+    assert counter((0, 7), (60, 8)).rate(60) == 1 / 60
+    assert counter((0, 7), (0.5, 12)).rate(0.5) == 10
+    assert counter((0, 7), (0, 12)).rate(0) is None
+    assert counter((0, 7), (10, 90)).rate(10) is None
 
 
 def test_the_rate_falls_while_no_step_ends() -> None:
@@ -31,14 +41,42 @@ def test_the_rate_falls_while_no_step_ends() -> None:
     assert made.rate(39.0) == pytest.approx(10 / 30)  # ten steps since half a minute ago
 
 
-def test_steps_go_on_when_a_bar_begins_again() -> None:
-    made = counter(*[(float(t), t % 10) for t in range(40)])
-    assert made.points[-1].value == 36  # a bar begins with 0, and each epoch has 9 steps after it
-    assert made.step == 9
-    short = Counter("bar")
-    for t in range(18):
-        short.add(t % 6, 5, float(t))
-    assert short.points[-1].value == 15
+@pytest.mark.parametrize(
+    ("total", "before", "after", "seconds", "done"),
+    [
+        (100, 11, 3, 1, None),  # a slower rank
+        (100, 12, 3, 1, 3),  # the next epoch
+        (100, 50, 25, 1, None),
+        (100, 50, 24, 1, 24),
+        (100, 50, 45, 29.9, None),
+        (100, 50, 45, 30, 45),
+        (100, 50, 50, 30, None),
+        (100, 10, 60, 1, 50),
+        (100, 10, 61, 1, 0),  # a checkpoint
+        (5, 5, 0, 1, 0),  # a short bar begins again
+        (6, 5, 0, 1, None),
+        (3, 0, 2, 1, 0),
+        (2, 0, 2, 1, 2),
+        (None, 10, 99, 1, 89),
+    ],
+)
+def test_a_step_counts_if_it_is_of_this_rank(
+    total: int | None, before: int, after: int, seconds: float, done: int | None
+) -> None:
+    made = Counter("bar")
+    made.add(before, total, 0.0)
+    made.add(after, total, seconds)
+    assert [*made.points][1:] == ([] if done is None else [Point(seconds, done)])
+
+
+@pytest.mark.parametrize(
+    ("step", "total", "seconds"), [(99, 100, 600), (100, 100, 60), (5, None, 60)]
+)
+def test_a_counter_is_open_for_some_time(step: int, total: int | None, seconds: float) -> None:
+    made = Counter("bar")
+    made.add(step, total, 0.0)
+    assert made.is_open(seconds)
+    assert not made.is_open(seconds + 0.1)
 
 
 def test_the_main_counter_has_most_steps() -> None:
@@ -79,7 +117,10 @@ def test_values_are_kept_with_their_times() -> None:
     progress = Progress()
     progress.add(StepReading("log", 1, None, {"train_loss": 2.0}), 5.0)
     assert progress.latest("loss") == 2.0
-    assert list(progress.values["train_loss"]) == [Point(5.0, 2.0)]
+    for time, loss in ((6.0, 2.0), (6.1, 2.0), (6.2, 1.5)):
+        progress.add(StepReading("log", None, None, {"train_loss": loss}), time)
+    kept = [Point(5.0, 2.0), Point(6.1, 2.0), Point(6.2, 1.5)]
+    assert list(progress.values["train_loss"]) == kept
     assert progress.latest("accuracy") is None
 
 

@@ -15,8 +15,16 @@ from gputop.commands.run import _print_output
 from gputop.training import relay as relay_module
 from gputop.training import runs
 from gputop.training.follow import attach, training_of
-from gputop.training.relay import OUTPUT, TIMES, OutputFile, write_end, write_record
-from gputop.training.runs import OutputReader, RunError, exit_status, find_run, read_run, start_run
+from gputop.training.relay import LOCK, OUTPUT, TIMES, OutputFile, write_end, write_record
+from gputop.training.runs import (
+    PIECE_BYTES,
+    OutputReader,
+    RunError,
+    exit_status,
+    find_run,
+    read_run,
+    start_run,
+)
 from tests.waiting import until
 
 PATIENCE = 30.0
@@ -39,11 +47,10 @@ def pieces(folder: Path) -> Iterator[runs.Piece]:
 def test_a_part_of_a_line_among_the_times_is_skipped(tmp_path: Path) -> None:
     (tmp_path / OUTPUT).write_bytes(b"abcdef")
     (tmp_path / TIMES).write_bytes(b"1.0 0\n2.0 2\n3.03.5 4\n4.0 5\n")
-    assert [(piece.data, piece.time) for piece in pieces(tmp_path)] == [
-        (b"ab", 1.0),
-        (b"cde", 2.0),
-        (b"f", 4.0),
-    ]
+    reader = OutputReader(tmp_path)
+    found = [(piece.data, piece.time) for piece in reader.read()]
+    assert found == [(b"ab", 1.0), (b"cde", 2.0), (b"f", 4.0)]
+    assert (reader._times, reader._offsets) == ([4.0], [5]), "the others are not needed any more"
 
 
 def test_a_command_has_a_terminal_and_its_output_and_status_are_kept() -> None:
@@ -61,6 +68,8 @@ def test_a_secret_of_the_command_line_is_not_kept(data_folder: Path) -> None:
     assert "hunter2secret" not in " ".join(run.command)
     assert "hunter2secret" not in (run.folder / "run.json").read_text()
     assert stat.S_IMODE(run.folder.stat().st_mode) == 0o700
+    modes = {stat.S_IMODE((run.folder / name).stat().st_mode) for name in (OUTPUT, TIMES, LOCK)}
+    assert modes == {0o600}
     assert (run.folder / OUTPUT).read_bytes() == b"--api-key hunter2secret\r\n"
 
 
@@ -100,6 +109,11 @@ def test_a_command_ends_by_a_signal() -> None:
     relay.wait(PATIENCE)
     assert find_run(None).status == -signal.SIGKILL
     assert exit_status(-signal.SIGKILL) == 137
+    _, relay = start_run(["/no/such"], 80, 24)
+    relay.wait(PATIENCE)
+    ended = find_run(None)
+    assert (ended.status, ended.lost_bytes) == (127, 0)
+    assert (ended.folder / OUTPUT).read_bytes() == b"/no/such: No such file or directory\r\n"
     assert exit_status(3) == 3
 
 
@@ -233,17 +247,29 @@ def test_a_folder_that_cannot_be_written_is_named(
         start_run(["true"], 80, 24)
 
 
-def test_a_process_that_writes_to_a_file_is_attached_to(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_process_that_writes_to_a_file_is_attached_to(stream: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    code = "import time\nfor n in range(1000): print('step', n, flush=True); time.sleep(0.01)"
     with log.open("wb") as file:
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=file)
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {stream: file}
+        process = subprocess.Popen(["/bin/sleep", "60"], **streams)  # type: ignore[call-overload]
+    log.write_bytes(b"step 1\n")
     training = attach(process.pid)
-    until(lambda: training.update() and training.progress.counters)
+    assert training.update()
+    log.write_bytes(b"step 1\nstep 2\n")
+    assert training.update()
+    assert [*training.lines.lines] == ["step 1", "step 2"]
+    log.write_bytes(b"x\n")  # written anew
+    assert training.update()
+    assert not training.update()
     assert not training.ended
+    log.write_bytes(b"y" * (PIECE_BYTES + 5))
+    assert training.update()
+    assert [*training.lines.lines][2:] == ["x", "[3 B of output are only in the file]"]
     process.kill()
-    process.wait()
-    until(lambda: not training.update() and training.ended)
+    process.communicate()
+    assert not training.update()
+    assert training.ended
 
 
 def test_a_process_that_writes_to_no_file_is_named() -> None:
@@ -255,21 +281,6 @@ def test_a_process_that_writes_to_no_file_is_named() -> None:
         process.kill()
     with pytest.raises(RunError, match="no such process"):
         attach(2**22 + 1)
-
-
-def test_a_run_needs_no_pidfd(tmp_path: Path) -> None:
-    """As in conda's Python, which is built for an old kernel, and in sandboxes that refuse it."""
-    code = (
-        "import os, sys; from gputop.training import relay\n"
-        "os.__dict__.pop('pidfd_open', None); relay.main(sys.argv[1:])"
-    )
-    command = ["sh", "-c", "echo out; exit 7"]
-    words = [sys.executable, "-c", code, str(tmp_path), "80", "24", "[]", *command]
-    subprocess.run(words, check=True, timeout=PATIENCE)
-    run = read_run(tmp_path)
-    assert run is not None
-    assert run.status == 7
-    assert (tmp_path / OUTPUT).read_bytes() == b"out\r\n"
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])

@@ -256,7 +256,6 @@ class NvmlReader:
         if self._events and self._handle is not None:
             self._events.forget(self._handle)
         self._handle = None
-        self._answers.forget()
         self._start_counting()
 
     def _update_modes(self) -> None:

@@ -110,10 +110,9 @@ class Pcie(FieldReading):
                 kibibytes = nvml.nvmlDeviceGetPcieThroughput(handle, direction)
             if kibibytes is None or kibibytes in UNAVAILABLE:
                 rates.append(Absence.NOT_SUPPORTED)
-            elif kibibytes * 1024 > _PCIE_FASTEST:
-                rates.append(Absence.ERROR)
-            else:
-                rates.append(kibibytes * 1024)
+                continue
+            rate = kibibytes * 1024
+            rates.append(rate if rate <= _PCIE_FASTEST else Absence.ERROR)
         return rates
 
 

@@ -60,7 +60,7 @@ class OutputView(Wheel, LiveView):
         for number in range(end - self._room, end):
             text = self._line(number)[self._skipped :]
             rows.append([Span(text, TEXT)])
-        while len(rows) > 1 and end < self._room:
+        while end < self._room:
             rows.append(rows.pop(1))  # a short output starts at the top
             end += 1
         return rows

@@ -20,7 +20,14 @@ from gputop.training.findings import (
     seconds,
     step_sentence,
 )
-from gputop.ui.drawing.cells import Row, Span, bar, clip_words, spread
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    bar,
+    clip_words,
+    spread,
+    width_of,
+)
 from gputop.ui.drawing.live import TelemetryView
 from gputop.ui.drawing.palette import (
     ACCENT,
@@ -72,7 +79,7 @@ class TrainingSummary(TelemetryView):
         text, style = self._state()
         program, *words = self._training.command
         name = program.rpartition("/")[2]
-        command = visible(" ".join((name, *words)), 400)
+        command = visible(" ".join((name, *words)))
         return spread(
             [Span(f" {command} ", STRONG)],
             [Span(f" {text} ", style)],
@@ -116,10 +123,11 @@ class TrainingSummary(TelemetryView):
             value = progress.latest(name)
             if value is not None:
                 parts.append([Span(f"{name} ", DIM), Span(f"{value:.3g}")])
-        row: Row = [Span(" ")]
+        row: Row = []
         for part in parts:
-            longer = [*row, *part, Span("   ")]
-            if sum(len(span.text) for span in longer) > width + 3:
+            gap = Span("   " if row else " ")
+            longer = [*row, gap, *part]
+            if width_of(longer) > width:
                 break
             row = longer
         return row
@@ -154,7 +162,7 @@ class TrainingSummary(TelemetryView):
             return
         if training.ended:
             if training.run is not None:
-                place = visible(str(training.run.folder), 200)
+                place = visible(str(training.run.folder))
                 yield f"Its output is kept in {place}", DIM
             return
         silent = now - training.progress.moved_at
