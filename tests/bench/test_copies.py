@@ -9,58 +9,16 @@ import pytest
 
 from gputop.bench.events import Point
 from gputop.bench.results.tables import pair_tables
-from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import backends, copies
+from gputop.bench.worker import copies
 from tests.bench.cuda import Runs
-from tests.bench.forked import load_torch
 from tests.bench.test_cuda_kinds import LITTLE
-from tests.bench.workers import QUICK, RecordedRun, needs_torch, request
+from tests.bench.workers import QUICK, needs_torch
 from tests.fake_cuda.settings import Fault
 
 pytestmark = needs_torch
 
 MIB = 1 << 20
 WAYS = ("write to", "read from", "both directions with")
-
-
-def test_on_a_cpu_one_thread_and_all_copy_what_is_read_and_written(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(copies, "HOST_SIZES", (1 << 16, MIB))
-    run = RecordedRun(worker_request(request(seconds=60.0, kind="copy")))
-    copies.copy(backends.Cpu(load_torch(), threading.Event()), run)
-    points = [each for each in run.sent if each["event"] == "point"]
-    assert {point["x"] for point in points} == {1 << 16, MIB}
-    assert points[0]["series"] == "host, 1 thread"
-    for point in points:
-        rate = 2 * point["x"] / point["values"]["seconds"]
-        assert point["values"]["bytes_per_second"] == pytest.approx(rate)
-    assert run.totals.wrong == 0
-    assert run.totals.verified == len(points) == run.sent[0]["rows"]
-    assert run.sent[0]["expected_seconds"] == 2.0 * len(points)
-
-
-@pytest.mark.parametrize("access", [True, False])
-async def test_rows_of_every_other_gpu(runs: Runs, *, access: bool) -> None:
-    machine = replace(LITTLE, peer_access=access)
-    how = "peer access" if access else "no peer access, by the host"
-    for number, heard in enumerate(
-        await runs.together("copy", 2, 20.0, settings=machine, fault=QUICK)
-    ):
-        peer = 1 - number
-        assert heard.result.notes == (f"GPU {peer}: {how}",)
-        between = heard.rows[-3:]
-        assert [row.series for row in between] == [
-            f"GPU {number}: {way} GPU {peer}" for way in WAYS
-        ]
-        assert heard.plan.rows == len(heard.rows) + 1
-        for row in between:
-            moved = (2 if "both" in row.series else 1) * row.x
-            rate = moved / row.values["seconds"]
-            assert row.values["bytes_per_second"] == pytest.approx(rate)
-            assert ("latency_seconds" in row.values) is ("write to" in row.series)
-        assert heard.result.wrong_elements == 0
-        assert heard.result.verified_products == len(heard.rows) + 1, "and the small copies"
 
 
 WRONG_WORD = """
