@@ -72,7 +72,10 @@ def test_a_step_is_the_same_each_time_and_leaves_the_weights(dtype: str) -> None
     assert step.differing(other.figures(), one.figures(), allowed) == 0
     pairs = zip(weights, one.weights, strict=True)
     assert all(load_torch().equal(before, after) for before, after in pairs)
-    assert all(state["exp_avg"].any() for state in one.optimizer.state.values())
+    assert [bool(each["exp_avg"].any()) for each in one.optimizer.state.values()] == [True] * 9
+    made_tensors = [one.output, *(each.grad for each in one.weights)]
+    sizes = [each.double().square().mean().sqrt() for each in made_tensors]
+    assert all(0.3 < float(size) < 2.0 for size in sizes), "float16 holds them"
 
 
 def broken(change: Callable[[step.Step], object], after: int) -> Callable[..., None]:

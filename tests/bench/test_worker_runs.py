@@ -33,11 +33,15 @@ def takes(seconds, work):
         return work(*arguments, **options)
     return slow
 operations = collective.Message.operations.fget
+connecting = itertools.chain((100.0,), itertools.repeat(0.0))
+def in_stream(message, work):
+    def slow():
+        main.time.sleep(next(connecting))
+        torch.cuda._sleep(2e9 * next(jitter) * (0.05 + message.bytes / 1e9))
+        return work()
+    return slow
 collective.Message.operations = property(
-    lambda self: {
-        name: takes(lambda: 0.05 + self.bytes / 1e9, work)
-        for name, work in operations(self).items()
-    }
+    lambda self: {name: in_stream(self, work) for name, work in operations(self).items()}
 )
 """
 ON_CPU = """
@@ -77,11 +81,11 @@ def on_cpu(kind: str, size: int | None = None, seconds: float = 2.6) -> dict[str
 
 
 CASES = {
-    "soak": asked("soak", 256),
+    "soak": asked("soak", 128),
     "soak of auto size": asked("soak", rate=0.06),
     "soak of a slow device": asked("soak", 256, 600.0, rate=1e-6),
     "soak of a hopeless device": asked("soak", 1280, rate=1e-3),
-    "soak, each product verified": asked("soak", 256, verify_all=True),
+    "soak, each product verified": asked("soak", 256, dtype="tf32", verify_all=True),
     "pulse": asked("pulse", 128, hertz=2.0),
     "pulse too fast": asked("pulse", 256, hertz=20.0),
     "sweep": asked("sweep", seconds=60.0, dtype="bfloat16,float32"),
@@ -99,8 +103,8 @@ CASES = {
     "memory of a CPU": on_cpu("memory", seconds=8.0),
 }
 LEFT_OUT = {
-    *("relative_error", "points", "conditions"),
-    *("started_at", "host", "python", "torch_version", "gputop_version"),
+    *("points", "conditions", "started_at"),
+    *("host", "python", "torch_version", "gputop_version"),
 }
 
 
@@ -123,7 +127,9 @@ def described(heard: Heard) -> Iterator[str]:
             yield f"Done: {shown(asdict(replace(event.result, method='', notes=())))}"
             yield from event.result.notes
         elif isinstance(event, Planned | Point | Progress | Failed):
-            yield f"{type(event).__name__}: {shown(asdict(event))}"
+            said = asdict(event)
+            said["relative_error"] = said.get("relative_error", 0.0) > 0
+            yield f"{type(event).__name__}: {shown(said)}"
 
 
 @pytest.fixture(autouse=True)
