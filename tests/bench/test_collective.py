@@ -54,29 +54,38 @@ def test_of_few_times_the_99th_percentile_is_the_longest() -> None:
 
 
 @needs_torch
-def test_ranks_of_several_nodes_meet_at_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+@pytest.mark.parametrize("nodes", [True, False])
+def test_ranks_meet_at_the_first_or_by_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, nodes: bool
+) -> None:
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth9")
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
     begun: list[Any] = []
-    store = load_torch().distributed.TCPStore
-    dist = SimpleNamespace(TCPStore=store, init_process_group=lambda *group: begun.append(group))
+    real = load_torch().distributed
+    dist: Any = SimpleNamespace(TCPStore=real.TCPStore, FileStore=real.FileStore)
+    dist.init_process_group = lambda *group: begun.append(group)
     device = SimpleNamespace(torch=SimpleNamespace(distributed=dist), place="cpu")
+    meeting = str(tmp_path / "meeting")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        meeting = f"127.0.0.1:{probe.getsockname()[1]}"
+        if nodes:
+            meeting = f"127.0.0.1:{probe.getsockname()[1]}"
 
     def join(rank: int) -> Any:
         request = SimpleNamespace(rank=rank, ranks=2, rendezvous=meeting)
         run: Any = SimpleNamespace(request=request, notes=[])
         ranks = collective.Ranks(device, run)
         found = run.notes, ranks.agree(rank, 0.5), ranks.agree(rank)
+        assert ranks.store.timeout.total_seconds() == 600
         ranks.leave()
         return found
 
     with ThreadPoolExecutor(2) as pool:
         found = [*pool.map(join, (1, 0))]
-    assert found == [(["set: NCCL_DEBUG=INFO"], [[0, 0.5], [1, 0.5]], [[0], [1]])] * 2
+    notes = ["set: NCCL_SOCKET_IFNAME=eth9"] if nodes else []
+    assert found == [(notes, [[0, 0.5], [1, 0.5]], [[0], [1]])] * 2
     assert os.environ["GLOO_SOCKET_IFNAME"] == "lo"
+    assert os.environ["NCCL_SOCKET_IFNAME"] == ("eth9" if nodes else "lo")
     assert {each[-2] for each in begun} == {0, 1}
 
 
@@ -206,6 +215,7 @@ async def test_rows_of_two_ranks(tmp_path: Path) -> None:
         assert row.values["p99_seconds"] >= 0.5 * row.values["seconds"] > 0
         assert row.values["wrong"] == 0
     assert first.plan.layout == "2 ranks, gloo"
+    assert first.plan.method.endswith("; 1 thread")
     for each in (first, second):
         assert each.plan.rows == each.result.checks == len(first.rows)
         assert (each.result.stopped, each.result.wrong_elements) == ("time", 0)

@@ -9,16 +9,17 @@ import pytest
 
 from gputop.bench.events import Point
 from gputop.bench.results.tables import pair_tables
-from gputop.bench.worker import copies
+from gputop.bench.run.worker_order import worker_request
+from gputop.bench.worker import backends, copies, copy_paths, rows
 from tests.bench.cuda import Runs
+from tests.bench.forked import load_torch
 from tests.bench.test_cuda_kinds import LITTLE
-from tests.bench.workers import QUICK, needs_torch
+from tests.bench.workers import QUICK, RecordedRun, needs_torch, request
 from tests.fake_cuda.settings import Fault
 
 pytestmark = needs_torch
 
 MIB = 1 << 20
-WAYS = ("write to", "read from", "both directions with")
 
 
 WRONG_WORD = """
@@ -70,6 +71,20 @@ async def test_a_link_that_kills_a_gpu_is_a_fault(runs: Runs) -> None:
     machine = replace(LITTLE, faults=(Fault("peer copy", "die"),))
     ends = await runs.together("copy", 2, 4.0, settings=machine, fault=QUICK)
     assert 1 in [getattr(heard.last, "status", 0) for heard in ends]
+
+
+def test_a_copy_that_does_not_arrive_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch, run = load_torch(), RecordedRun(worker_request(request(seconds=0.1, kind="copy")))
+    device = backends.Cpu(torch, threading.Event())
+    source = copies.random_words(torch, MIB)
+    assert len(source.unique()) == len(source) == MIB // 8
+    way = copy_paths.CopyPath("", torch.empty_like(source), source, device.timed, 1)
+    table = rows.Rows(device, run, 1)
+    copies._row(table, way, MIB, {})
+    assert (run.totals.wrong, run.totals.verified) == (0, 1)
+    monkeypatch.setattr(way, "copy", lambda _: None)
+    copies._row(table, way, MIB, {})
+    assert run.totals.wrong == len(source)
 
 
 def test_one_copies_between_gpus_at_a_time_and_after_all_others(tmp_path: Path) -> None:

@@ -32,6 +32,13 @@ def stepped(dtype: str = "float32", **changes: Any) -> tuple[RecordedRun, list[d
     return run, run.sent
 
 
+def test_float32_is_not_rounded_to_tf32() -> None:
+    for dtype, precision in (("tf32", "high"), ("float32", "highest")):
+        _, sent = stepped(dtype)
+        assert sent[-1]["event"] == "point"
+        assert load_torch().get_float32_matmul_precision() == precision
+
+
 def made(dtype: str = "float32") -> step.Step:
     torch = load_torch()
     torch.manual_seed(0)

@@ -137,7 +137,11 @@ def test_a_wrong_element_is_found_and_counted(dtype: str) -> None:
     product.faulty = True
     product.multiply()
     assert device.check(product)[0] == 2
-    assert device.mismatches == {"wrong": 1}
+    product.faulty = False
+    product.multiply()
+    product.c[3, 5] = 99
+    assert device.check(product)[0] == 1
+    assert device.mismatches == {"wrong": 1, "not repeatable": 1}
 
 
 def run_in_process(seconds: float = 0.3) -> RecordedRun:
@@ -458,6 +462,52 @@ def test_burn_takes_operands_from_all_over_the_memory_it_may_use(
     left = (8 << 20) - needed - 2 * burn.COPIED_BYTES["cpu"]
     assert (count - 1) * each <= left < count * each
     assert cpu().compare(product) == 0
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_copies_beside_the_products_are_compared(
+    monkeypatch: pytest.MonkeyPatch, *, arrives: bool
+) -> None:
+    monkeypatch.setitem(burn.COPIED_BYTES, "cpu", 1 << 20)
+    run = run_in_process()
+    traffic = burn.Traffic(cpu(), run)
+    traffic.end()
+    assert run.totals.wrong == 0
+    monkeypatch.setattr(traffic.to, "copy_", traffic.to.copy_ if arrives else lambda _: None)
+    traffic.copy(compare=True)
+    assert run.totals.wrong == (0 if arrives else 1 << 17)
+
+
+def test_copies_that_fail_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def fail(*_: object, **__: bool) -> None:
+        threads.append(load_torch().get_num_threads())
+        raise RuntimeError("not today")
+
+    monkeypatch.setitem(burn.COPIED_BYTES, "cpu", 1 << 20)
+    monkeypatch.setattr(burn.Traffic, "copy", fail)
+    run, ends = run_in_process(), list[errors.RunError]()
+    monkeypatch.setattr(run, "end", ends.append)
+    burn.Traffic(cpu(), run)._thread.join(10)
+    assert [end.why for end in ends] == ["RuntimeError: not today"]
+    assert threads == [1], "the products have the other cores"
+
+
+def test_the_guard_is_asked_whether_the_device_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    guarding = threading.Event()
+    monkeypatch.setattr(main.Guard, "run", lambda _: guarding.set())
+    run = run_in_process()
+    run.guard()
+    assert not guarding.is_set(), "without the agent there is none"
+    run.request = replace(run.request, agent_folders=())
+    run.guard()
+    assert guarding.wait(10)
+    assert run._guard is not None
+    assert run._overdue() is None
+    limit = run._guard.answer_due[1]
+    run._guard.answer_due = 0.0, limit
+    assert run._overdue() is limit
 
 
 def test_every_kind_of_the_worker_is_offered() -> None:

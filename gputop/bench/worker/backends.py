@@ -263,7 +263,6 @@ def open_cuda(
             "no_cuda", "This torch has no CUDA support", why, remedy
         )
     try:
-        torch.cuda.init()
         capability = torch.cuda.get_device_capability(0)
     except Exception as error:
         raise no_context(error, request) from error

@@ -115,7 +115,6 @@ def reachable_peers(device: Any, run: WorkerRun) -> dict[int, str]:
     found = {}
     for number, peer in enumerate(run.request.peers, 1):
         try:
-            device.torch.cuda.mem_get_info(number)
             direct = device.torch.cuda.can_device_access_peer(0, number)
             Pair(device, number, SMALL_BYTES)
         except (MemoryError, RuntimeError) as error:
@@ -177,7 +176,6 @@ def _row(
     timed = rows.time(way.copy, way.clock, rows.device.wall(way.copy, 1))
     if timed is None:
         return
-    rows.device.synchronize()
     rows.run.verified(way.wrong(), 1)
     rate = way.counted * size / timed.seconds
     rows.add(

@@ -99,8 +99,8 @@ def _sweep(
     The prediction is an upper bound, because launching takes most of the time of a short product.
     """
     request = rows.run.request
-    others = rows.to_come - len(planned)
-    keep = rows.left * others / max(1, rows.to_come)
+    others = max(0, rows.to_come - len(planned))
+    keep = rows.left * others / (others + len(planned))
     last, seconds = planned[0], 0.0
     for at, n in enumerate(planned):
         predicted = seconds * (n / last) ** 3
