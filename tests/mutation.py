@@ -48,7 +48,11 @@ COPIED = ("gputop", "tests", "docs", "man", "deploy", "screenshots", ".ci")
 FILES = ("*.md", "*.toml", "*.txt", "*.py", "LICENSE")
 ELSEWHERE = {
     "gputop/bench/run": ("tests/ui/test_benchmark.py", "tests/ui/test_kinds.py"),
-    "gputop/bench/worker": ("tests/bench/test_cuda_kinds.py", "tests/bench/test_worker.py"),
+    "gputop/bench/worker": (
+        "tests/bench/test_cuda_kinds.py",
+        "tests/bench/test_worker.py",
+        "tests/bench/test_worker_runs.py",
+    ),
     "gputop/agent/sender.py": ("tests/faults/test_kills.py",),
     "gputop/cli.py": ("tests/e2e/test_terminals.py",),
     "gputop/commands": ("tests/test_reference.py",),

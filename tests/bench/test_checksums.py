@@ -106,6 +106,8 @@ def test_other_bits_of_the_right_value_are_counted_and_not_wrong() -> None:
     product.faults = {2: round_otherwise, 5: round_otherwise}
     sums.multiply(6)
     assert sums.take().tolist() == [0, 0, 2]
+    one_sigma(product.first)
+    assert Checksums(product).take().tolist() == [1, 1, 0], "also the first product is verified"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
+import os
 import re
+import socket
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,6 +51,42 @@ def test_the_interface_is_that_by_which_a_host_is_reached() -> None:
 def test_of_few_times_the_99th_percentile_is_the_longest() -> None:
     assert collective.percentile_99([2.0, 3.0, 1.0]) == 3.0
     assert collective.percentile_99([float(n) for n in range(1, 201)]) == 198.0
+
+
+@needs_torch
+@pytest.mark.parametrize("nodes", [True, False])
+def test_ranks_meet_at_the_first_or_by_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, nodes: bool
+) -> None:
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth9")
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    begun: list[Any] = []
+    real = load_torch().distributed
+    dist: Any = SimpleNamespace(TCPStore=real.TCPStore, FileStore=real.FileStore)
+    dist.init_process_group = lambda *group: begun.append(group)
+    device = SimpleNamespace(torch=SimpleNamespace(distributed=dist), place="cpu")
+    meeting = str(tmp_path / "meeting")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        if nodes:
+            meeting = f"127.0.0.1:{probe.getsockname()[1]}"
+
+    def join(rank: int) -> Any:
+        request = SimpleNamespace(rank=rank, ranks=2, rendezvous=meeting)
+        run: Any = SimpleNamespace(request=request, notes=[])
+        ranks = collective.Ranks(device, run)
+        found = run.notes, ranks.agree(rank, 0.5), ranks.agree(rank)
+        assert ranks.store.timeout.total_seconds() == 600
+        ranks.leave()
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        found = [*pool.map(join, (1, 0))]
+    notes = ["set: NCCL_SOCKET_IFNAME=eth9"] if nodes else []
+    assert found == [(notes, [[0, 0.5], [1, 0.5]], [[0], [1]])] * 2
+    assert os.environ["GLOO_SOCKET_IFNAME"] == "lo"
+    assert os.environ["NCCL_SOCKET_IFNAME"] == ("eth9" if nodes else "lo")
+    assert {each[-2] for each in begun} == {0, 1}
 
 
 class Together:
@@ -166,32 +205,22 @@ FEW_SIZES = "collective.SIZES, collective.ROW_SECONDS = (1 << 10, 1 << 17, 1 << 
 
 
 @needs_torch
-@pytest.mark.parametrize("place", ["cpu", pytest.param("cuda", marks=pytest.mark.slow)])
-async def test_rows_of_two_ranks(runs: Runs, tmp_path: Path, place: str) -> None:
-    if place == "cuda":
-        heard = await runs.together("collective", 2, 20.0, settings=LITTLE, fault=FEW_SIZES)
-    else:
-        python = fake_interpreter(tmp_path, broken_worker(FEW_SIZES))
-        heard = await together(asked(*cpu_ranks(2), python=python))
-    first, second = heard
-    sizes = (1 << 10, 1 << 17) if place == "cpu" else (1 << 10, 1 << 17, 1 << 25)
+async def test_rows_of_two_ranks(tmp_path: Path) -> None:
+    python = fake_interpreter(tmp_path, broken_worker(FEW_SIZES))
+    first, second = await together(asked(*cpu_ranks(2), python=python))
     assert [(row.series, row.x) for row in first.rows] == [
-        (series, size) for size in sizes for series in SERIES
+        (series, size) for size in (1 << 10, 1 << 17) for series in SERIES
     ]
     assert first.rows == second.rows
     for row in first.rows:
-        values, factor = row.values, collective.bus_factor(row.series, 2)
-        rate = row.x / values["seconds"]
-        assert values["algorithm_bytes_per_second"] == pytest.approx(rate)
-        assert values["bytes_per_second"] == pytest.approx(factor * rate)
-        assert values["p99_seconds"] > 0
-        assert values["wrong"] == 0
-    assert (first.plan.m, first.plan.n, first.plan.k) == (0, 0, 0)
-    assert first.plan.layout == f"2 ranks, {'nccl' if place == 'cuda' else 'gloo'}"
-    for each in heard:
+        assert row.values["p99_seconds"] >= 0.5 * row.values["seconds"] > 0
+        assert row.values["wrong"] == 0
+    assert first.plan.layout == "2 ranks, gloo"
+    assert first.plan.method.endswith("; 1 thread")
+    for each in (first, second):
         assert each.plan.rows == each.result.checks == len(first.rows)
         assert (each.result.stopped, each.result.wrong_elements) == ("time", 0)
-        assert any("under 64 KiB" in note for note in each.result.notes) is (place == "cuda")
+        assert each.result.notes == ()
 
 
 ONE_MORE = """

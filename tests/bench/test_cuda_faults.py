@@ -42,11 +42,6 @@ WITHOUT_RESULT: dict[str, tuple[dict[str, Any], int, str]] = {
         3,
         "This torch has no CUDA support",
     ),
-    "float8": (
-        {**SMALL, "dtype": "float8_e4m3", "settings": WITHOUT_FLOAT8, "target": target()},
-        3,
-        "float8_e4m3 cannot be run here",
-    ),
     "a step of int8": (
         {"kind": "step", "dtype": "int8", "size": None},
         3,

@@ -187,12 +187,12 @@ def test_the_worker_gets_the_instance_and_nothing_else(driver: FakeDriver, tmp_p
 
 
 def fake_torch(*, integrated: bool) -> Any:
-    """A torch whose device has 1 GiB free by CUDA's count."""
-    properties = SimpleNamespace(is_integrated=integrated)
+    """A torch whose device has 1 GiB free by CUDA's count, and a MiB less with torch's cache."""
+    properties, kept = SimpleNamespace(is_integrated=integrated), [1 << 20]
     cuda = SimpleNamespace(
         get_device_properties=lambda _: properties,
-        empty_cache=lambda: None,
-        mem_get_info=lambda: (1 << 30, 4 << 30),
+        empty_cache=kept.clear,
+        mem_get_info=lambda: ((1 << 30) - sum(kept), 4 << 30),
     )
     return SimpleNamespace(cuda=cuda, int64=None, empty=lambda *_, **__: None)
 

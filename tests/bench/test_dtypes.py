@@ -29,7 +29,10 @@ def made(dtype: str, shape: tuple[int, int, int] = SHAPE, **how: bool) -> produc
 @pytest.mark.parametrize("column_major", [True, False])
 @pytest.mark.parametrize("shape", [SHAPE, (5, 3, 7), (1, 1, 1), (32, 16, 17)])
 def test_products_of_any_shape_are_exact_and_as_precise_as_the_type(
-    dtype: str, column_major: bool, shape: tuple[int, int, int]
+    dtype: str,
+    column_major: bool,
+    shape: tuple[int, int, int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     it = made(dtype, shape, column_major=column_major)
     assert it.exact() == 0
@@ -42,6 +45,8 @@ def test_products_of_any_shape_are_exact_and_as_precise_as_the_type(
     it.c[-1, -1] *= -1
     it.c[-1, -1] += 100  # also where it was zero
     assert it.unexplained(it.c) == 1
+    monkeypatch.setattr(it, "multiply", lambda: None)
+    assert it.exact() == it.c.numel(), "each element has to be written"
 
 
 def test_the_error_grows_where_sums_are_in_float16_and_for_few_elements() -> None:
@@ -90,7 +95,8 @@ def test_a_device_that_fails_is_not_taken_for_one_without_the_type(
     def fail() -> None:
         raise RuntimeError(f"{words}\nadvice")
 
-    failing: Any = SimpleNamespace(dtype="float8_e4m3", fill=lambda: None, multiply=fail)
+    nothing, first = lambda: None, {(0, 0): SimpleNamespace(item=fail)}
+    failing: Any = SimpleNamespace(dtype="float8_e4m3", fill=nothing, multiply=nothing, c=first)
     expected = RunError if refused else RuntimeError
     with pytest.raises(expected, match="float8_e4m3" if refused else "illegal") as error:
         formats.try_product(failing)

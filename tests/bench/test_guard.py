@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gputop.agent.device import Device, DeviceSample, DeviceState
-from gputop.agent.snapshot import Record, Sample
+from gputop.agent.snapshot import Process, ProcessKind, Record, Sample
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.run.worker_order import worker_request
@@ -166,6 +166,14 @@ def test_heat_ends_the_run_once() -> None:
     assert [each.devices[0].temperature_celsius for each in samples] == [70, 90]
 
 
+def test_the_first_processes_are_sent_and_the_beginnings_of_their_commands() -> None:
+    processes = tuple(Process(n, UUID, ProcessKind.COMPUTE, 1, None, "x" * 99) for n in range(60))
+    followed = Followed(inventory(1), dataclasses.replace(heated(70), processes=processes))
+    (read,) = (record for record in followed.sent if isinstance(record, Sample))
+    assert [each.pid for each in read.processes] == [*range(50)]
+    assert {each.command for each in read.processes} == {"x" * 80}
+
+
 def test_an_instance_is_read_by_its_gpu() -> None:
     part = target_choice.choose(divided(), seen(), "3:1")
     asked = worker_request(Request(part, "float32", None, 1.0))
@@ -194,10 +202,13 @@ def test_an_answer_is_good_for_a_time_from_its_reading_on() -> None:
     assert limit.why == "it did not answer for 20 s"
 
 
-def test_a_guard_that_fails_ends_the_run() -> None:
-    def send(*_: object) -> None:
+def test_a_guard_that_fails_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sleep(seconds: float) -> None:
+        assert (seconds, len(sent)) == (1.0, 1), "a CPU is read once a second"
         raise RuntimeError("on purpose")
 
     limits: list[RunLimit] = []
-    Guard(None, [], "", send, limits.append).run()
+    sent: list[DeviceRecord] = []
+    monkeypatch.setattr(time, "sleep", sleep)
+    Guard(None, [], "", sent.append, limits.append).run()
     assert limits == [RunLimit("unwatched", "Not watched", "RuntimeError: on purpose")]

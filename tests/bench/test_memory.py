@@ -2,6 +2,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,6 +133,14 @@ def test_the_memory_that_it_takes_is_what_it_may() -> None:
     totals = memory.totals
     taken = totals.total_bytes + 2 * totals.block_bytes + totals.block_bytes // 8
     assert taken <= 64 * MIB < taken + totals.block_bytes
+    assert Path("/proc/self/oom_score_adj").read_text() == "1000\n", "the kernel ends it first"
+    memory.choose("address", 0)
+    for _ in range(2):
+        for at in range(3):
+            memory.put(at, 0, memory.blocks[at])
+            memory.blocks[at].view(-1)[:4] += 1
+            assert memory.compare(at, 0) == 4
+    assert len(memory.run.notes) == worker.FEW, "the first wrong words, each once"
 
 
 @needs_torch

@@ -7,8 +7,6 @@ import pytest
 
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, formats, rows, step
-from gputop.bench.worker.errors import RunError
-from gputop.bench.worker.needs import fixed_bytes
 from tests.bench.forked import load_torch
 from tests.bench.workers import RecordedRun, needs_torch, request
 
@@ -32,6 +30,13 @@ def stepped(dtype: str = "float32", **changes: Any) -> tuple[RecordedRun, list[d
     run = RecordedRun(asked)
     step.step(backends.Cpu(load_torch(), threading.Event()), run)
     return run, run.sent
+
+
+def test_float32_is_not_rounded_to_tf32() -> None:
+    for dtype, precision in (("tf32", "high"), ("float32", "highest")):
+        _, sent = stepped(dtype)
+        assert sent[-1]["event"] == "point"
+        assert load_torch().get_float32_matmul_precision() == precision
 
 
 def made(dtype: str = "float32") -> step.Step:
@@ -74,24 +79,10 @@ def test_a_step_is_the_same_each_time_and_leaves_the_weights(dtype: str) -> None
     assert step.differing(other.figures(), one.figures(), allowed) == 0
     pairs = zip(weights, one.weights, strict=True)
     assert all(load_torch().equal(before, after) for before, after in pairs)
-    assert all(state["exp_avg"].any() for state in one.optimizer.state.values())
-
-
-def test_a_row_has_the_rates_of_its_median_step() -> None:
-    run, sent = stepped()
-    (point,) = (each for each in sent if each["event"] == "point")
-    values = point["values"]
-    assert (point["series"], point["x"]) == ("tiny", 32)
-    assert values["tflops"] == pytest.approx(BLOCK.flop / values["seconds"] / 1e12)
-    assert values["tokens_per_second"] == pytest.approx(32 / values["seconds"])
-    assert (run.totals.wrong, run.totals.checks, run.totals.verified) == (0, 2, 1)
-    assert run.totals.figures().tflops_peak == values["tflops"]
-
-
-def test_a_block_that_does_not_fit_is_named() -> None:
-    with pytest.raises(RunError) as refusal:
-        stepped(free_bytes=fixed_bytes("cpu"))
-    assert refusal.value.why == "tiny: left out, it needs 0.0 GiB, and 0.0 GiB may be used"
+    assert [bool(each["exp_avg"].any()) for each in one.optimizer.state.values()] == [True] * 9
+    made_tensors = [one.output, *(each.grad for each in one.weights)]
+    sizes = [each.double().square().mean().sqrt() for each in made_tensors]
+    assert all(0.3 < float(size) < 2.0 for size in sizes), "float16 holds them"
 
 
 def broken(change: Callable[[step.Step], object], after: int) -> Callable[..., None]:

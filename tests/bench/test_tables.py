@@ -1,5 +1,4 @@
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -45,56 +44,6 @@ def test_sizes_are_those_that_a_gpu_can_multiply_in_the_type(
 def recorded(**asked: Any) -> RecordedRun:
     """A run whose events are kept."""
     return RecordedRun(worker_request(request(**asked)))
-
-
-@pytest.fixture
-def timer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Make rows, and a clock on which a call takes as long as is said, block after block.
-
-    The time of the day goes on as much, and by `unseen` for each call that the clock does not see.
-    """
-    now = [1000.0]
-    monkeypatch.setattr(rows, "time", SimpleNamespace(monotonic=lambda: now[0]))
-
-    def make(blocks: list[float], unseen: float = 0.0) -> Any:
-        made: list[int] = []
-        endless = itertools.chain(blocks, itertools.repeat(blocks[-1]))
-
-        def clock(_: object, times: int) -> float:
-            made.append(times)
-            seconds = times * next(endless)
-            now[0] += seconds + times * unseen
-            return seconds
-
-        device: Any = SimpleNamespace(place="cpu")
-        return rows.Rows(device, recorded(seconds=60.0), 10), clock, made
-
-    return make
-
-
-def test_a_row_is_the_median_of_blocks(timer: Callable[..., Any]) -> None:
-    table, clock, made = timer([5e-3, 9e-5, 9e-5, 1e-4, 9e-3, 1e-4, 1e-4])
-    timed = table.time(lambda _: None, clock, 5e-3)
-    assert timed.seconds == pytest.approx(1e-4)
-    assert made[: rows.WARM_UP] == [1] * rows.WARM_UP
-    assert made[rows.WARM_UP] == int(rows.BLOCK_SECONDS / 9e-5)
-    assert sum(made[rows.WARM_UP :]) == table.table.iterations
-    most = rows.ROW_SECONDS + 2 * rows.BLOCK_SECONDS + 2
-    assert rows.LEAST_SECONDS <= table.table.seconds <= most
-
-
-def test_a_row_takes_its_share_of_the_time_that_the_clock_does_not_see(
-    timer: Callable[..., Any],
-) -> None:
-    table, clock, made = timer([5e-6], unseen=1.55e-3)  # launches return before products end
-    began = table.left
-    timed = table.time(lambda _: None, clock, 1.55e-3, most=500)
-    assert timed.seconds == pytest.approx(5e-6)
-    assert began - table.left < 2 * rows.LEAST_SECONDS
-    assert max(made) * 1.55e-3 < 2 * rows.BLOCK_SECONDS
-    table.until = 0.0
-    assert table.end_early()
-    assert table.run.notes[-1].endswith("before all rows were measured: give more --seconds")
 
 
 def test_the_best_row_of_a_table_has_the_shape() -> None:

@@ -137,7 +137,11 @@ def test_a_wrong_element_is_found_and_counted(dtype: str) -> None:
     product.faulty = True
     product.multiply()
     assert device.check(product)[0] == 2
-    assert device.mismatches == {"wrong": 1}
+    product.faulty = False
+    product.multiply()
+    product.c[3, 5] = 99
+    assert device.check(product)[0] == 1
+    assert device.mismatches == {"wrong": 1, "not repeatable": 1}
 
 
 def run_in_process(seconds: float = 0.3) -> RecordedRun:
@@ -236,8 +240,8 @@ def test_no_batch_is_launched_that_the_run_does_not_need(
 
 
 def test_a_check_comes_as_often_as_it_costs_next_to_nothing() -> None:
-    gpu: Any = SimpleNamespace(share_of_checks=0.01, least_interval=0.0)
-    assert throughput.Pace(gpu, 0.001, 0.0002).check_interval <= throughput.BATCH_SECONDS
+    gpu: Any = backends.Cuda
+    assert throughput.Pace(gpu, 0.001, 0.0002).check_interval == pytest.approx(0.02)
     assert throughput.Pace(gpu, 0.001, 0.01).check_interval == pytest.approx(1.0)
     assert throughput.Pace(cpu(), 0.001, 0.0002).check_interval == 1.0
     assert throughput.Pace(cpu(), 0.001, 3.0).check_interval == pytest.approx(30.0)
@@ -263,22 +267,36 @@ def test_a_run_without_progress_is_stuck_and_after_the_plan_its_device_hangs(
     now = [1000.0]
     monkeypatch.setattr(main, "time", SimpleNamespace(monotonic=lambda: now[0]))
     run = main.WorkerRun(os.open(os.devnull, os.O_WRONLY), worker_request(request(seconds=100.0)))
-    now[0] += main.HANG_SECONDS + main.PREPARE_SECONDS + 99.0
+    now[0] += 120.0 + 99.0
     assert run._overdue() is None, "the first product may take as long as the run"
     now[0] += 2.0
     assert vars(run._overdue())["kind"] == "not_ready"
     names = ("dtype", "accumulate", "layout", "data", "method")
     run.working()
     run.planned((1, 1, 1), **dict.fromkeys(names, ""))
-    now[0] += main.HANG_SECONDS + 0.5
+    now[0] += 60.5
     assert vars(run._overdue())["kind"] == "hang"
     run.working(20.0)
     for _ in range(2):
-        now[0] += main.HANG_SECONDS + 19.0
+        now[0] += 79.0
         assert run._overdue() is None
         run.send(Progress(1.0, 1.0, 1))
-    now[0] += main.HANG_SECONDS + 21.0
+    now[0] += 81.0
     assert vars(run._overdue())["kind"] == "hang"
+
+
+def test_a_run_that_waits_for_others_begins_when_it_is_told() -> None:
+    run = run_in_process()
+    run.request = replace(run.request, waits=True)
+    plan = dict.fromkeys(("dtype", "accumulate", "layout", "data", "method"), "")
+    planning = threading.Thread(target=run.planned, kwargs=plan, daemon=True)
+    planning.start()
+    planning.join(0.1)
+    assert planning.is_alive()
+    assert run._due == math.inf, "the others may take as long as they need"
+    run._go.set()
+    planning.join(10)
+    assert [event["waits"] for event in run.sent] == [True, False]
 
 
 def test_a_slow_product_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,46 +440,6 @@ def test_a_pulse_begins_work_only_where_it_ends_in_the_first_half_of_a_period(
         assert loads.pause(hertz, work / hertz) == pytest.approx(pause / hertz, abs=1e-9)
 
 
-FLOP = 10**12
-PRODUCT, BURST = 0.001, 0.06
-"""Seconds of a product in the burst, and the seconds of work until it is over."""
-
-
-def samples_of(*, device_time: bool, pulsed: bool = False) -> list[Progress]:
-    """The samples of a run of 3 s, in batches of 10 ms, whose burst is 25 % faster."""
-    totals = throughput.SoakTotals(FLOP // 1000)
-    totals.pulsed = pulsed
-    found, busy = [], 0.0
-    while busy < 3.0:
-        seconds = 10 * PRODUCT / (1.0 if busy + 1e-9 < BURST else 0.8)
-        busy += seconds
-        sample = totals.add(10, seconds, seconds if device_time else None)
-        if sample is not None:
-            found.append(sample)
-    return found
-
-
-def test_the_first_windows_of_a_gpu_are_within_the_burst() -> None:
-    samples = samples_of(device_time=True)
-    lengths = [round(each.window_seconds, 3) for each in samples]
-    assert lengths[:3] == [0.01, 0.01, 0.02]
-    assert samples[0].tflops == pytest.approx(1.0)
-    assert samples[-1].tflops == pytest.approx(0.8)
-    ends = list(itertools.accumulate(lengths))
-    for end, length in zip(ends, lengths[1:], strict=False):
-        if end < throughput.FIRST_SECONDS - 0.2:
-            assert length <= max(0.01, end) + 0.015, "no longer than the run before it"
-    assert max(lengths) < 0.22
-
-
-@pytest.mark.parametrize(("device_time", "pulsed"), [(False, False), (True, True)])
-def test_windows_by_the_host_s_clock_are_longer(*, device_time: bool, pulsed: bool) -> None:
-    """10 ms are noise there, and a pulse has pauses."""
-    samples = samples_of(device_time=device_time, pulsed=pulsed)
-    assert all(each.window_seconds >= throughput.FIRST_WINDOW_SECONDS - 1e-9 for each in samples)
-    assert samples[0].tflops < 0.95
-
-
 def test_burn_takes_operands_from_all_over_the_memory_it_may_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -484,6 +462,52 @@ def test_burn_takes_operands_from_all_over_the_memory_it_may_use(
     left = (8 << 20) - needed - 2 * burn.COPIED_BYTES["cpu"]
     assert (count - 1) * each <= left < count * each
     assert cpu().compare(product) == 0
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_copies_beside_the_products_are_compared(
+    monkeypatch: pytest.MonkeyPatch, *, arrives: bool
+) -> None:
+    monkeypatch.setitem(burn.COPIED_BYTES, "cpu", 1 << 20)
+    run = run_in_process()
+    traffic = burn.Traffic(cpu(), run)
+    traffic.end()
+    assert run.totals.wrong == 0
+    monkeypatch.setattr(traffic.to, "copy_", traffic.to.copy_ if arrives else lambda _: None)
+    traffic.copy(compare=True)
+    assert run.totals.wrong == (0 if arrives else 1 << 17)
+
+
+def test_copies_that_fail_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def fail(*_: object, **__: bool) -> None:
+        threads.append(load_torch().get_num_threads())
+        raise RuntimeError("not today")
+
+    monkeypatch.setitem(burn.COPIED_BYTES, "cpu", 1 << 20)
+    monkeypatch.setattr(burn.Traffic, "copy", fail)
+    run, ends = run_in_process(), list[errors.RunError]()
+    monkeypatch.setattr(run, "end", ends.append)
+    burn.Traffic(cpu(), run)._thread.join(10)
+    assert [end.why for end in ends] == ["RuntimeError: not today"]
+    assert threads == [1], "the products have the other cores"
+
+
+def test_the_guard_is_asked_whether_the_device_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    guarding = threading.Event()
+    monkeypatch.setattr(main.Guard, "run", lambda _: guarding.set())
+    run = run_in_process()
+    run.guard()
+    assert not guarding.is_set(), "without the agent there is none"
+    run.request = replace(run.request, agent_folders=())
+    run.guard()
+    assert guarding.wait(10)
+    assert run._guard is not None
+    assert run._overdue() is None
+    limit = run._guard.answer_due[1]
+    run._guard.answer_due = 0.0, limit
+    assert run._overdue() is limit
 
 
 def test_every_kind_of_the_worker_is_offered() -> None:

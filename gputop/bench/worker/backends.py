@@ -156,7 +156,6 @@ class Cuda(Backend):
             self.uses_host_memory = bool(
                 torch.cuda.get_device_properties(0).is_integrated
             )
-        self._differs: Any = None
         # One tensor per batch in flight. They are pinned, because a copy to
         # pageable memory blocks until the device is idle.
         self._counts = deque(
@@ -220,15 +219,7 @@ class Cuda(Backend):
         The comparison is bit by bit, because cuBLAS nearly always returns the same bits on one
         stream of one device.
         """
-        if (
-            self._differs is None
-            or self._differs.shape != product.c_bits.shape
-        ):
-            self._differs = self.torch.empty_like(
-                product.c_bits, dtype=self.torch.bool
-            )
-        self.torch.ne(product.c_bits, product.first_bits, out=self._differs)
-        return self._differs.sum()
+        return (product.c_bits != product.first_bits).sum()
 
     def timed(self, work: Callable[[int], None], times: int) -> float:
         """Return the seconds of that much work by device events."""
@@ -272,7 +263,6 @@ def open_cuda(
             "no_cuda", "This torch has no CUDA support", why, remedy
         )
     try:
-        torch.cuda.init()
         capability = torch.cuda.get_device_capability(0)
     except Exception as error:
         raise no_context(error, request) from error

@@ -7,15 +7,16 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from .copies import READ_AND_WRITTEN
+from .copies import READ_AND_WRITTEN, random_words
 from .errors import explain
 from .loads import measure, prepare
+from .needs import GIB, MIB
 from .product import Product, bytes_needed, room_beside
 
 if TYPE_CHECKING:
     from .main import WorkerRun
 
-COPIED_BYTES = {"cpu": 1 << 26, "cuda": 1 << 29}
+COPIED_BYTES = {"cpu": 64 * MIB, "cuda": 512 * MIB}
 """Bytes of a copy, larger than any cache."""
 COMPARED = 16
 """Copies per compared copy."""
@@ -44,7 +45,7 @@ class Ring(Product):
         ):
             copies.append((product.a.clone(), product.stored_b.clone()))
         self._turns = itertools.cycle(copies)
-        size = len(copies) * each / 2**30
+        size = len(copies) * each / GIB
         run.notes.append(
             f"operands of {len(copies)} products in {size:.4g} GiB, taken in turn"
         )
@@ -68,9 +69,7 @@ class Traffic:
     def __init__(self, device: Any, run: WorkerRun) -> None:
         self.device, self.run, torch = device, run, device.torch
         size = COPIED_BYTES[device.place]
-        self.source = torch.randint(
-            -(2**62), 2**62, (size // 8,), device=device.place
-        )
+        self.source = random_words(torch, size, device.place)
         self.to = torch.empty_like(self.source)
         device.synchronize()  # the copies run in another stream
         self.copies, self.began = 0, time.monotonic()

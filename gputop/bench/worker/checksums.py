@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .formats import ROWS
+from .needs import MIB
 from .product import REPEATS, when_repeated
 from .throughput import Mismatches
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 COLUMNS = 512
 """Columns per sum. With more columns, the rounding of the others could hide a wrong element."""
-RING_BYTES, MOST_AT_ONCE = 8 << 20, 64
+RING_BYTES, MOST_AT_ONCE = 8 * MIB, 64
 """Most bytes of sums, and most products, per comparison. Each comparison launches several kernels,
 so many products share one."""
 

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError, first_line, is_death
+from .needs import GIB, KIB, MIB
 from .rows import ROW_SECONDS, WARM_UP, Rows
 from .throughput import SLOWER, products_in
 
@@ -26,8 +27,8 @@ ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = (
     "all-gather",
     "reduce-scatter",
 )
-SIZES = tuple(1 << power for power in range(10, 31, 2))
-LARGEST_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30}
+SIZES = tuple(KIB * 4**power for power in range(11))
+LARGEST_BYTES = {"cpu": 16 * MIB, "cuda": GIB}
 SHARE_OF_FREE = 6
 """Divisor of the free memory for the largest message. A check needs four buffers of its size."""
 LEAST_OPERATIONS, MOST_OPERATIONS = 5, 2000
@@ -36,7 +37,7 @@ BYTES_PER_ELEMENT, PERIOD = 4, 97
 HELD_BACK_SECONDS, MEET_SECONDS, LIMIT_SECONDS = 0.5, 60.0, 600.0
 """Delay before an error is reported, timeout for all ranks to connect, and timeout of an operation.
 A rank that waits for a stuck one is ended before that."""
-HOST_BOUND_BYTES = 64 << 10
+HOST_BOUND_BYTES = 64 * KIB
 """Size below which launching an operation from Python takes longer than the operation itself."""
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 SIOCGIFADDR = 0x8915
@@ -213,7 +214,7 @@ def _measure(device: Any, run: WorkerRun) -> None:
     ranks = Ranks(device, run)
     free = min(
         filter(None, (device.free_bytes(), run.request.free_bytes)),
-        default=1 << 30,
+        default=GIB,
     )
     most = min(free for (free,) in ranks.agree(free)) // SHARE_OF_FREE
     sizes = [
@@ -228,15 +229,14 @@ def _measure(device: Any, run: WorkerRun) -> None:
     timing = "device events" if device.place == "cuda" else device.timing
     if device.place == "cuda":
         run.notes.append(
-            f"messages under {HOST_BOUND_BYTES >> 10} KiB: the time is mostly that of launching an "
-            "operation from Python, not of the links"
+            f"messages under {HOST_BOUND_BYTES // KIB} KiB: the time is mostly that of launching "
+            "an operation from Python, not of the links"
         )
     where = (
         "across nodes" if ":" in run.request.rendezvous else "on one machine"
     )
     rows.plan(
         "float32",
-        (0, 0, 0),
         f"torch.distributed {where}; bytes, mean over the ranks and bus bandwidth as in "
         f"nccl-tests; p99 of the slowest rank; {timing}; compared before and after each row",
         accumulate="float32",

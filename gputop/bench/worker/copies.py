@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 from .copy_paths import ODD, PAIR_WAYS, CopyPath, Pair, PairPath
 from .errors import first_line
+from .needs import GIB, KIB, MIB
 from .rows import BLOCK_SECONDS, Rows
 
 if TYPE_CHECKING:
     from .main import WorkerRun
 
-MIB = 1 << 20
-HOST_SIZES = tuple(1 << power for power in range(16, 31, 2))
+HOST_SIZES = tuple(64 * KIB * 4**power for power in range(8))
 """64 KiB to 1 GiB: from inside the caches to far beyond them."""
-DEVICE_SIZES = (1 << 20, 1 << 24, 1 << 28, 1 << 30)
+DEVICE_SIZES = (MIB, 16 * MIB, 256 * MIB, GIB)
 SHARE_OF_FREE = 4
 """Divisor of the free memory for the largest copy: source, destination, and a comparison."""
 HOST_COPIES = 4
 """Host buffers per size: pageable, pinned, the smaller pinned buffers that torch keeps, and one for
 the comparison with its mask."""
 READ_AND_WRITTEN = 2
-RANDOM_WORDS = 1 << 16
+RANDOM_WORDS = 64 * KIB
 """Random words of a buffer. All other blocks are these words XOR a number, because the host makes
 random numbers more slowly than it copies them."""
 
-PAIR_BYTES, SMALL_BYTES = 1 << 28, 16
+PAIR_BYTES, SMALL_BYTES = 256 * MIB, 16
 """Bytes of the largest copy between two GPUs, and of the one whose latency is measured."""
 LEAST_BETWEEN, MOST_BETWEEN = 0.25, 0.75
 """Shares of the run for copies between GPUs, of which each GPU has an equal part."""
@@ -49,7 +49,7 @@ def copy(device: Any, run: WorkerRun) -> None:
     torch, free = device.torch, run.request.free_bytes
     if cuda:
         free = min(device.free_bytes(), free or device.free_bytes())
-    most = (free or 4 << 30) // SHARE_OF_FREE
+    most = (free or 4 * GIB) // SHARE_OF_FREE
     fitting = [
         size for size in (DEVICE_SIZES if cuda else HOST_SIZES) if size <= most
     ]
@@ -71,7 +71,6 @@ def copy(device: Any, run: WorkerRun) -> None:
     seconds = seconds_between(run, len(peers))
     rows.plan(
         "bytes",
-        (0, 0, 0),
         "torch copy_ of random bytes, 8 in a word; within one memory each byte is counted as read "
         f"and as written, between two once{between if peers else ''}; {timing}; "
         "medians of blocks of some 10 ms; compared at the end of each row",
@@ -116,7 +115,6 @@ def reachable_peers(device: Any, run: WorkerRun) -> dict[int, str]:
     found = {}
     for number, peer in enumerate(run.request.peers, 1):
         try:
-            device.torch.cuda.mem_get_info(number)
             direct = device.torch.cuda.can_device_access_peer(0, number)
             Pair(device, number, SMALL_BYTES)
         except (MemoryError, RuntimeError) as error:
@@ -140,7 +138,7 @@ def fitting_host(sizes: list[int], run: WorkerRun) -> list[int]:
     if len(found) < len(sizes):
         run.notes.append(
             f"no copies of {sizes[len(found)] // MIB} MiB and more: they take {HOST_COPIES} times "
-            f"as much of the host's memory, of which {host / 2**30:.2f} GiB are left for this GPU"
+            f"as much of the host's memory, of which {host / GIB:.2f} GiB are left for this GPU"
         )
     return found
 
@@ -178,7 +176,6 @@ def _row(
     timed = rows.time(way.copy, way.clock, rows.device.wall(way.copy, 1))
     if timed is None:
         return
-    rows.device.synchronize()
     rows.run.verified(way.wrong(), 1)
     rate = way.counted * size / timed.seconds
     rows.add(
@@ -191,7 +188,7 @@ def _cpu_ways(
     size: int,
     counted: list[int],
 ) -> Iterator[CopyPath]:
-    to, source = (_words(device.torch, size) for _ in range(2))
+    to, source = (random_words(device.torch, size) for _ in range(2))
     for threads in counted:
         name = "1 thread" if threads == 1 else f"{threads} threads"
         yield CopyPath(
@@ -211,7 +208,10 @@ def _cuda_ways(
 ) -> Iterator[CopyPath]:
     """Yield the paths, ordered so that each buffer is read before it is written."""
     torch = device.torch
-    here, pageable = _words(torch, size, "cuda"), _words(torch, size)
+    here, pageable = (
+        random_words(torch, size, "cuda"),
+        random_words(torch, size),
+    )
     yield CopyPath(
         "device to device",
         torch.empty_like(here),
@@ -232,19 +232,15 @@ def _cuda_ways(
     yield CopyPath("device to host, pinned", pinned, here, device.timed, 1)
 
 
-def _words(
+def random_words(
     torch: Any,
     size: int,
     place: str = "cpu",
 ) -> Any:
     """Return a buffer of `size` bytes, in which all blocks of words differ."""
     count = size // 8
-    block = torch.randint(
-        -(2**62),
-        2**62,
-        (min(count, RANDOM_WORDS),),
-        device=place,
-    )
+    most = min(count, RANDOM_WORDS)
+    block = torch.empty(most, dtype=torch.int64, device=place).random_()
     numbers = torch.arange(count // len(block), device=place).mul_(ODD)
     words = torch.empty(
         (len(numbers), len(block)), dtype=torch.int64, device=place

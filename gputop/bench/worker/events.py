@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+NO_SHAPE = (0, 0, 0)
+"""m, n and k of a run without products of one shape."""
+
 
 @dataclass(frozen=True)
 class Hello:

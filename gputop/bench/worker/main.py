@@ -28,6 +28,7 @@ from .environment import (
 )
 from .errors import RunError, explain, hangs, in_words, not_ready
 from .events import (
+    NO_SHAPE,
     DeviceRecord,
     Hello,
     Planned,
@@ -129,7 +130,9 @@ class WorkerRun:
         time.sleep(STOP_SECONDS)
         self.end()
 
-    def planned(self, shape: tuple[int, int, int], **fields: Any) -> None:
+    def planned(
+        self, shape: tuple[int, int, int] = NO_SHAPE, **fields: Any
+    ) -> None:
         """Send the plan and wait for the other devices, if there are any.
 
         The parent sends `go` to all workers once each is ready or has ended.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import RunError
 from .events import Point
+from .needs import GIB, MIB
 from .product import room_beside
 from .throughput import SoakTotals
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from .events import Figures, Progress
     from .main import WorkerRun
 
-MIB = 1 << 20
-BLOCK_BYTES = {"cpu": 32 * MIB, "cuda": 1024 * MIB}
+BLOCK_BYTES = {"cpu": 32 * MIB, "cuda": GIB}
 """Most bytes written or compared at once (about 10 ms). Blocks get smaller if memory is small."""
 LEAST_BLOCKS, LEAST_BLOCK_BYTES = 16, MIB
 BITS, BYTES_OF_WORD, WORD = 64, 8, 2**64 - 1
@@ -110,12 +110,11 @@ def memory(device: Any, run: WorkerRun) -> None:
     tested = MemoryUnderTest(device, run)
     totals, seconds = tested.totals, run.request.seconds
     run.planned(
-        (0, 0, 0),
         dtype="bytes",
         accumulate="none",
         layout=f"blocks of {totals.block_bytes // MIB} MiB",
         data=", ".join(PATTERNS),
-        method=f"patterns in words of 64 bits, written to {totals.total_bytes / 2**30:.4g} GiB in "
+        method=f"patterns in words of 64 bits, written to {totals.total_bytes / GIB:.4g} GiB in "
         f"{len(tested.blocks)} blocks and compared; moving inversions up and down, block by block; "
         "all bytes read and written count, including the expected words of comparisons; wall time",
     )
@@ -218,7 +217,7 @@ class MemoryUnderTest:
         del self.blocks[last + 1 :]
         self.totals.total_bytes -= left_out * self.totals.block_bytes
         self.run.notes.append(
-            f"tested {self.totals.total_bytes / 2**30:.3g} of {before / 2**30:.3g} GiB: the rest "
+            f"tested {self.totals.total_bytes / GIB:.3g} of {before / GIB:.3g} GiB: the rest "
             "would have taken too long, give more --seconds"
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MIB = 1 << 20
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CONTEXT_BYTES = 512 * MIB
 """A CUDA context with its modules: 416 MiB on an RTX 4090, 439 MiB on an H100, and a margin."""
 WORKSPACE_BYTES = 64 * MIB

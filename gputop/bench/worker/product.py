@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import RunError
 from .formats import ROWS, TRIED, TYPES, Plain, set_precision, try_product
-from .needs import WORKSPACE_BYTES, fixed_bytes, product_bytes
+from .needs import GIB, WORKSPACE_BYTES, fixed_bytes, product_bytes
 
 if TYPE_CHECKING:
     from .request import WorkerDataType, WorkerRequest
@@ -71,7 +71,7 @@ def out_of_memory(
     """Return the error for an N that does not fit."""
     taken = _needed_now(request, dtype, (n, n, n))
     what = f"Products of size {n} do not fit in the device's memory"
-    why = f"they need {taken / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free"
+    why = f"they need {taken / GIB:.2f} GiB and {free / GIB:.2f} GiB are free"
     return RunError(
         "memory",
         what,

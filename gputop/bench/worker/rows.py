@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .errors import death, in_words, is_memory
-from .events import Point
+from .events import NO_SHAPE, Point
 from .product import Product, Shape, dtype_facts
 from .throughput import (
     MOST_PRODUCTS,
@@ -144,7 +144,11 @@ class Rows:
             notes.append(_named(names, text))
 
     def plan(
-        self, dtype: str, shape: Shape, method: str, **fields: Any
+        self,
+        dtype: str,
+        method: str,
+        shape: Shape = NO_SHAPE,
+        **fields: Any,
     ) -> None:
         """Send the plan. `shape` is the largest of the run."""
         request = self.run.request
@@ -229,7 +233,7 @@ class Rows:
             seconds = clock(work, times)
             return seconds / times, (time.monotonic() - before) / times
 
-        share = min(at_most, max(0.0, self.left) / max(1, self.to_come))
+        share = min(at_most, self.left / max(1, self.to_come))
         blocks: list[float] = []
         timed = None
         for _ in range(WARM_UP if each < LONG_SECONDS else 0):

@@ -58,10 +58,10 @@ def sweep(device: Any, run: WorkerRun) -> None:
     rows.wake(offered[0])
     rows.plan(
         ",".join(offered),
-        (top, top, top),
         f"square products of {len(planned[widest])} sizes from {planned[widest][0]} to {top}, "
         f"{', '.join(offered)}; eager; {device.timing}; medians of blocks of some 10 ms; "
         "random normal data; 2mnk FLOP; each size verified",
+        (top, top, top),
         accumulate="by data type",
         layout="B column-major"
         if device.place == "cuda"
@@ -99,8 +99,8 @@ def _sweep(
     The prediction is an upper bound, because launching takes most of the time of a short product.
     """
     request = rows.run.request
-    others = rows.to_come - len(planned)
-    keep = max(0.0, rows.left) * others / max(1, rows.to_come)
+    others = max(0, rows.to_come - len(planned))
+    keep = rows.left * others / (others + len(planned))
     last, seconds = planned[0], 0.0
     for at, n in enumerate(planned):
         predicted = seconds * (n / last) ** 3
@@ -159,10 +159,10 @@ def peak(device: Any, run: WorkerRun) -> None:
     rows.wake(dtype)
     rows.plan(
         dtype,
-        (largest, largest, largest),
         f"{form.call} {dtype}, accumulated {form.accumulate}; shapes to {largest}, both layouts, "
         f"multiples of {FINEST}; {form.data}; 2mnk FLOP; {device.timing}; medians; the best "
         f"{CONFIRMED} timed again, and the best of these also in variants; each shape verified",
+        (largest, largest, largest),
         accumulate=form.accumulate,
         layout="B column-major" if form.column_major_only else "both",
         data=form.data,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import RunError, is_memory, no_dtype
 from .formats import Plain
+from .needs import GIB
 from .product import room_beside
 from .rows import WAKE_SECONDS, Rows
 
@@ -101,9 +102,6 @@ def step(device: Any, run: WorkerRun) -> None:
     torch, dtype = device.torch, run.request.dtype
     if dtype not in TRAINED:
         raise no_dtype(dtype, f"a step trains in {', '.join(TRAINED)}")
-    torch.optim.AdamW(
-        [torch.zeros(1, requires_grad=True)]
-    )  # the first optimizer loads the compiler, which takes seconds
     torch.set_float32_matmul_precision(
         "high" if dtype == "tf32" else "highest"
     )
@@ -116,7 +114,6 @@ def step(device: Any, run: WorkerRun) -> None:
     rows = Rows(device, run, len(blocks))
     rows.plan(
         dtype,
-        (0, 0, 0),
         "RMSNorm, QKV, causal scaled_dot_product_attention, output, RMSNorm, SwiGLU, residuals, no "
         "rotary embedding; forward, backward, fused AdamW (learning rate 0, so that each step has "
         "the same loss); weights, gradients and moments in "
@@ -274,7 +271,7 @@ def _row(
         return
     run.verified(differing(made.figures(), first, allowed), 1)
     tflops = block.flop / timed.seconds / 1e12
-    rows.table.best(tflops, (0, 0, 0))
+    rows.table.best(tflops)
     rate = {
         "tflops": tflops,
         "tokens_per_second": block.tokens / timed.seconds,
@@ -295,9 +292,9 @@ def _begun(
         torch.empty((), dtype=form.operand).element_size()
     )
     if (room := room_beside(0, device, run.request)) < needed:
-        has = f"{max(0, room) / 2**30:.1f} GiB may be used"
+        has = f"{max(0, room) / GIB:.1f} GiB may be used"
         run.notes.append(
-            f"{label}, it needs {needed / 2**30:.1f} GiB, and {has}"
+            f"{label}, it needs {needed / GIB:.1f} GiB, and {has}"
         )
         return None
     run.working(FIRST_STEP_SECONDS)

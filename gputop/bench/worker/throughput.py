@@ -265,7 +265,11 @@ class TableTotals(RunTotals):
         before, done, work = self.now
         self.now = (before + seconds, done + calls, work + calls * flop)
 
-    def best(self, tflops: float, shape: tuple[int, int, int]) -> None:
+    def best(
+        self,
+        tflops: float,
+        shape: tuple[int, int, int] | None = None,
+    ) -> None:
         """Keep the shape if it is the fastest so far."""
         if tflops > self.peak:
             self.peak, self.shape = tflops, shape
