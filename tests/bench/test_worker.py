@@ -17,7 +17,7 @@ from gputop.bench.events import Progress
 from gputop.bench.plan import kinds
 from gputop.bench.run.worker_launch import WORKER
 from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import backends, burn, errors, loads, main, throughput
+from gputop.bench.worker import backends, burn, errors, guard, loads, main, throughput
 from gputop.bench.worker import product as products
 from gputop.bench.worker.needs import fixed_bytes
 from tests.bench.forked import load_torch
@@ -496,7 +496,7 @@ def test_copies_that_fail_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_guard_is_asked_whether_the_device_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     guarding = threading.Event()
-    monkeypatch.setattr(main.Guard, "run", lambda _: guarding.set())
+    monkeypatch.setattr(guard.Guard, "run", lambda _: guarding.set())
     run = run_in_process()
     run.guard()
     assert not guarding.is_set(), "without the agent there is none"

@@ -10,6 +10,7 @@ import pytest
 from rich.style import Style
 from textual.pilot import Pilot
 
+from gputop.agent.problem import Problem
 from gputop.commands.run import tab_of
 from gputop.health.stacks import Stacks, StacksError
 from gputop.training.demo import SimulatedTraining
@@ -199,7 +200,7 @@ async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> No
             )
             app.clear_notifications()
             sampled.assert_awaited_with(PID)
-        sampled.side_effect = StacksError("it has ended")
+        sampled.side_effect = StacksError(Problem("Cannot sample", "it has ended", ""))
         await pilot.press("s")
         await until(pilot, lambda: "it has ended." in noted(app))
         await pilot.press("4", "f9")

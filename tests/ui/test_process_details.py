@@ -10,7 +10,8 @@ from gputop.agent.linux.procfs import TICKS_PER_SECOND
 from gputop.agent.masking import MASK
 from gputop.ui.processes.process_details import read_details
 from tests.agent.fake_proc import FakeProc
-from tests.agent.test_procfs import child, proc, start_of
+from tests.agent.test_procfs import proc
+from tests.ui.real_process import child, start_of
 
 __all__ = ["child", "proc"]
 START = 1700000000 + 500 / TICKS_PER_SECOND

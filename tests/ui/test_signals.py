@@ -22,9 +22,10 @@ from gputop.agent.snapshot import Process
 from gputop.ui.processes import signals
 from gputop.ui.processes.signal_dialog import Order, SendSignal, signal_targets
 from gputop.ui.processes.signals import send_signal
-from tests.agent.test_procfs import BOUND, NOBODY, child, proc, start_of
+from tests.agent.test_procfs import proc
 from tests.streams import device, process
 from tests.ui.pilots import lines, settled, text_of
+from tests.ui.real_process import BOUND, NOBODY, child, start_of
 
 __all__ = ["child", "proc"]
 DEVICES = tuple(device(index) for index in range(12))
