@@ -51,7 +51,8 @@ for _query in reading_queries():
         else:  # of a reading with two questions the one that is asked more often counts
             INTERVALS.setdefault(_name, "Read every 10 s.")
 INTERVALS |= dict.fromkeys(
-    ("memory_attributed_bytes", "memory_unattributed_bytes"), "Made of the process list."
+    ("memory_attributed_bytes", "memory_unattributed_bytes"),
+    "Made of the process list, which is read every 2 s.",
 )
 
 

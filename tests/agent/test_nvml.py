@@ -246,7 +246,7 @@ def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
     nvml.change(0, fan_percent=50, power_milliwatts=1_000, processes=(FakeProcess(2),))
     for _ in range(40):  # 20 s, twice a second
         reading = device.reading(0.5)
-        if device.clock.now < 1001:
+        if device.clock.now < 1001.8:
             assert reading.processes[0].pid == 1
         if device.clock.now < 1009.8:
             assert reading.sample.fan_percent == 38
@@ -259,7 +259,7 @@ def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
         "GetMigMode": 2,
         "GetEccMode": 2,
         # Two calls for a list that is not empty; two fans.
-        "GetComputeRunningProcesses_v3": 40,
+        "GetComputeRunningProcesses_v3": 20,
         "GetSamples": 80,
         "GetFanSpeed_v2": 4,
     }

@@ -50,7 +50,7 @@ class Watched(OneDevice):
         patch.setattr(time, "time", lambda: really() + self.clock.now - self.began)
         assert set(self.after()) == {(0, 0, 0, 0)}
 
-    def after(self, *rows: FakeUsage, seconds: float = 1.0) -> list[tuple[int | None, ...]]:
+    def after(self, *rows: FakeUsage, seconds: float = 2.0) -> list[tuple[int | None, ...]]:
         ms = round(1000 * (self.clock.now + seconds - self.began))
         rows = tuple(replace(row, age_ms=row.age_ms - ms) for row in rows)
         self.nvml.change(0, usage=rows)
@@ -77,20 +77,13 @@ def test_what_each_process_uses(watch: Watch) -> None:
     watched = watch(11, 12, 13)
     found = watched.after(FakeUsage(11, 55, 44, 33, 22), FakeUsage(13, 1, 2, 3, 4))
     assert found == [(55, 44, 33, 22), (0, 0, 0, 0), (1, 2, 3, 4)]
-    assert watched.after(FakeUsage(12, 9), seconds=2.0) == [(0,) * 4, (9, 0, 0, 0), (0,) * 4]
+    assert watched.after(FakeUsage(12, 9)) == [(0,) * 4, (9, 0, 0, 0), (0,) * 4]
     assert set(watched.after(seconds=2.0)) == {(0, 0, 0, 0)}
 
 
 def test_the_newest_row_of_a_process_counts(watch: Watch) -> None:
     rows = [FakeUsage(7, percent, age_ms=age) for percent, age in ((10, 600), (20, 100), (30, 300))]
     assert watch(7).after(*rows) == [(20, 0, 0, 0)]
-
-
-def test_a_period_without_a_row_is_not_yet_idle(watch: Watch) -> None:
-    watched = watch(7, 8)
-    watched.after(FakeUsage(7, 60), FakeUsage(8, 70))
-    assert watched.after() == [(60, 0, 0, 0), (70, 0, 0, 0)]
-    assert watched.after(FakeUsage(8, 75)) == [(0, 0, 0, 0), (75, 0, 0, 0)]
 
 
 def test_the_first_answer_goes_back_too_far(nvml: FakeDriver) -> None:
@@ -104,16 +97,16 @@ def test_an_impossible_percentage_is_missing_and_the_others_are_not(watch: Watch
     rows = (FakeUsage(7, 101), FakeUsage(8, 50, 20, 0xFFFFFFFF, 200), FakeUsage(9, 12))
     found = [(None, 0, 0, 0), (50, 20, None, None), (12, 0, 0, 0)]
     assert watched.after(*rows) == found
-    assert watched.after(FakeUsage(7, 30)) == [(30, 0, 0, 0), *found[1:]]
+    assert watched.after(FakeUsage(7, 30)) == [(30, 0, 0, 0), (0,) * 4, (0,) * 4]
 
 
 def test_rows_from_before_are_left_out(watch: Watch) -> None:
     watched = watch(7)
     watched.after(FakeUsage(7, 60))
     old = FakeUsage(7, 95, age_ms=60_000)
-    assert watched.after(old, seconds=2.0) == [(0, 0, 0, 0)]
+    assert watched.after(old) == [(0, 0, 0, 0)]
     assert watched.after(old, FakeUsage(7, 5)) == [(5, 0, 0, 0)]
-    ahead = FakeUsage(7, 95, age_ms=-1900)
+    ahead = FakeUsage(7, 95, age_ms=-2900)
     assert watched.after(ahead, FakeUsage(7, 6)) == [(6, 0, 0, 0)]
 
 

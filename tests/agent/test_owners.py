@@ -212,7 +212,7 @@ def test_a_pid_that_is_used_again(clock: Time, proc: FakeProc, owners: Owners) -
     proc.add(user_ticks=3, start=600, command=b"vim\0")
     clock.now += 1.0
     assert find(owners, 7) == unseen(7, Absence.NO_DATA_YET)
-    clock.now += 0.5
+    clock.now += 1.5
     assert find(owners, 7).command is None
     clock.now += 0.5
     owner = find(owners, 7)

@@ -42,7 +42,7 @@ IDENTITY_SECONDS = 60.0
 """Seconds between reads of a process's identity. A process may change its arguments or its user, or
 be moved into a container, and keep its pid and start time. A process that executes another program
 or takes another name is read again at once."""
-LISTED_SECONDS = 1.0
+LISTED_SECONDS = 2.0
 """Highest age of the driver's process list in seconds. Within this time, a process with a reused
 pid could be mistaken for the previous one."""
 CHILDREN_SECONDS = 2.0

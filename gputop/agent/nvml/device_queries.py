@@ -415,5 +415,5 @@ def reading_queries(
             scalar(nvml.nvmlDeviceGetPowerManagementLimit),
         ),
         *process_lists(driver_version),
-        process_utilization(clock),
+        process_utilization(),
     )

@@ -46,7 +46,7 @@ def device_reading(
     used = found["memory_used_bytes"]
     rest = total(used, held)
     if not isinstance(rest, Absence):
-        # The process lists may be a second older than the memory.
+        # The process lists may be two seconds older than the memory.
         rest = max(0, used - held)
     found["memory_unattributed_bytes"] = rest
     older_by = began - answers.oldest
