@@ -52,7 +52,7 @@ def test_secrets_are_on_the_screen_alone_and_only_where_asked(
         terminal.send("3")
         see(terminal, "--token=")
         terminal.send("e")
-        see(terminal, "Environment  / filter")
+        see(terminal, "/ filters · v shows or masks secrets")
         terminal.send("/WANDB" + ENTER)
         see(terminal, f"WANDB_API_KEY={VARIABLE if option else MASK}")
         terminal.send("\x03")
