@@ -367,7 +367,7 @@ class Dashboard(ActionScreen):
             return
         device = tab.selected
         if device is not None and not device.is_here:
-            elsewhere = visible(device.machine or "", 64)
+            elsewhere = visible(device.machine or "")
             there = f"`ssh -t {elsewhere} gputop` tests it there"
             self.notify(
                 f"It is on another machine: {there}",
