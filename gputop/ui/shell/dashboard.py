@@ -268,7 +268,9 @@ class Dashboard(ActionScreen):
                 return "Leave the field"
             case "back" if self.tabs.shown in (*PAGES, "process", "ranks"):
                 return "Back"
-            case "back" if self.telemetry.host_name is not None:
+            case "back" if (
+                self.tabs.shown == "monitor" and self.telemetry.has_hosts
+            ):
                 return "Hosts"
             case "details" if self.tabs.shown == "process":
                 return "GPU"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -102,11 +103,9 @@ class Header(TelemetryView):
         telemetry, gap = self._telemetry, " " * (width >= ROOMY)
         left = [Span(TITLE, ACCENT)]
         for name, title in self.titles:
-            is_here = name == self.tab
-            label = title if is_here or width >= NARROW else title[:3]
-            style = TAB if is_here else DIM
-            click = Style.on(click=f"screen.act('tab.{name}')")
-            left.append(Span(label, style + click))
+            here = name == self.tab
+            label = title if here or width >= NARROW else title[:3]
+            left.append(Span(label, _tab_style(name, here=here)))
         for badge, is_shown in (
             (" SIMULATED " if gap else " DEMO ", telemetry.simulated),
             (" PAUSED ", telemetry.paused),
@@ -191,6 +190,14 @@ class Header(TelemetryView):
     def on_click(self, event: Click) -> None:
         if event.y > 0:
             self.app.call_later(self.screen.run_action, "act('why')")
+
+
+# Rich gives each new style for a click another identity.
+@cache
+def _tab_style(name: str, *, here: bool) -> Style:
+    """Return the style of a tab, which is opened by a click."""
+    style = TAB if here else DIM
+    return style + Style.on(click=f"screen.act('tab.{name}')")
 
 
 def _sums(readings: Sequence[DeviceSample]) -> list[Row]:
