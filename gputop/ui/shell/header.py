@@ -16,7 +16,6 @@ from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.health.findings import Severity
 from gputop.schema.derived import gpus_text, label_of
 from gputop.text import (
-    ABSENT,
     age,
     duration,
     fit_columns,
@@ -123,10 +122,11 @@ class Header(TelemetryView):
             if many <= 1:
                 where = visible(telemetry.host_name or inventory.hostname)
             ranked.append(clip(where, 24))
-            driver = f"driver {visible(inventory.driver_version or ABSENT)}"
-            if inventory.cuda_version:
-                driver += f" · CUDA {visible(inventory.cuda_version)}"
-            ranked.append(driver)
+            if inventory.driver_version:
+                driver = f"driver {visible(inventory.driver_version)}"
+                if inventory.cuda_version:
+                    driver += f" · CUDA {visible(inventory.cuda_version)}"
+                ranked.append(driver)
         room = width - width_of(left) + 1
         kept = fit_columns(ranked, room, lambda part: cells_of(part) + 3)
         right = " · ".join((*kept[1:], *kept[:1]))
@@ -208,10 +208,11 @@ def _sums(readings: Sequence[DeviceSample]) -> list[Row]:
         mean = percentage(sum(busy) / len(busy)).rjust(5)
         parts.append([Span("  busy ", DIM), Span(mean)])
     # Use and total must be of the same devices.
-    memory = [(r.memory_used_bytes, r.memory_total_bytes) for r in readings]
-    known = [(used, total) for used, total in memory if used and total]
+    known = [r for r in readings if r.memory_used_bytes is not None]
+    known = [r for r in known if r.memory_total_bytes is not None]
     if known:
-        used, total = map(sum, zip(*known, strict=True))
+        used = sum(_values(known, "memory_used_bytes"))
+        total = sum(_values(known, "memory_total_bytes"))
         parts.append([Span("  mem ", DIM), Span(used_of(used, total))])
     watts = _values(readings, "power_watts")
     if watts:
