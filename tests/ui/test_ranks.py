@@ -82,7 +82,7 @@ async def test_ranks_of_several_hosts_are_on_one_page() -> None:
     machines = tuple(Machine(f"gpu-{n}", MachineState.OK, 0.1) for n in (1, 2))
     app = app_with(*records([WORKING] * 4, made, machines=machines))
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: dashboard_of(app).tabs.has_hosts)
+        await until(pilot, lambda: dashboard_of(app).telemetry.has_hosts)
         await settle(pilot)
         assert dashboard_of(app).tabs.shown == "hosts"
         await pilot.press("R")
