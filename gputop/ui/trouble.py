@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.device import Absence, Device, DeviceState
 from gputop.agent.snapshot import DriverState, Machine, MachineState
 from gputop.health.conditions import HANGING, fault_of
 from gputop.health.findings import Severity
@@ -131,7 +131,14 @@ def device_trouble(telemetry: Telemetry, device: Device) -> Trouble | None:
         if late or machine.state is not MachineState.OK:
             return machine_trouble(telemetry, machine)
     readings = telemetry.readings(device.uuid)
-    if is_unanswered(readings):
+    absence = readings.absent.get("processes")
+    is_ok = readings.state is DeviceState.OK
+    # Until it answers for the first time.
+    if (
+        is_ok
+        and readings.age_seconds is None
+        and absence is Absence.NO_DATA_YET
+    ):
         return NO_ANSWER
     old = telemetry.old_seconds(readings)
     if old is not None:
@@ -139,13 +146,3 @@ def device_trouble(telemetry: Telemetry, device: Device) -> Trouble | None:
         return Trouble(text, HANGING, Severity.WARNING)
     fault = fault_of(device, readings)
     return None if fault is None else Trouble(*fault)
-
-
-def is_unanswered(readings: DeviceSample) -> bool:
-    """Return True until the device answers for the first time."""
-    if (
-        readings.state is not DeviceState.OK
-        or readings.age_seconds is not None
-    ):
-        return False
-    return readings.absent.get("processes") is Absence.NO_DATA_YET

@@ -94,9 +94,7 @@ async def test_the_density_can_be_chosen_by_hand() -> None:
     async with settled(app_with(inventory(2), sample(2))) as (app, pilot):
         for density in (Density.ROW, Density.COMPACT, Density.FULL):
             await pilot.press("c")
-            layout = app.query_one(DevicesView).current_layout
-            assert layout is not None
-            assert layout.density == density
+            assert app.query_one(DevicesView).current_layout.density == density
 
 
 @pytest.mark.usefixtures("counts_silence")
@@ -329,9 +327,6 @@ def test_silence_is_noticed_one_interval_before_it_is_a_fault() -> None:
     telemetry.receive(sample(1))
     for times[0], silent in ((3.9, None), (4.1, 4.1)):
         assert telemetry.silent_seconds == silent
-
-
-# A paused picture: what goes on behind it, and how it catches up.
 
 
 def warm(celsius: int, seconds: float = 0.0, **changes: Any) -> Sample:

@@ -128,6 +128,8 @@ def test_readings_that_the_device_does_not_have_are_one_line() -> None:
 def three_seconds() -> Telemetry:
     """Return a device that reads memory and computes more and more, with an Xid each second."""
     telemetry = telemetry_of(streams.inventory(1))
+    before = streams.readings(0, dram_active_percent=100.0, tensor_active_percent=0.0)
+    telemetry.receive(said_by(before, seconds=-31.0))  # the trail has 30 s
     for n in range(3):
         shares = {"dram_active_percent": 50.0 * n, "tensor_active_percent": 25.0 * n}
         shares["fp32_active_percent"] = 100.0 if n == 2 else 0.0

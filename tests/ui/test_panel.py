@@ -121,6 +121,15 @@ def test_sm_active_stands_for_busy_where_that_is_not_counted() -> None:
     assert "DRAM 52 %" in others[0]
 
 
+def test_memory_that_is_shared_is_the_hosts() -> None:
+    host = SimpleNamespace(memory_used_bytes=20 * GIB, memory_total_bytes=120 * GIB)
+    device = dataclasses.replace(scenes.device(0), memory_is_shared=True)
+    made = shown_device(device, scenes.training(0, 10), host_of=lambda _: host)
+    assert re.match(
+        r" +host +━.* 20.0 of 120 GiB", text_of(panel.draw(made, Density.FULL, 60, 5))[3]
+    )
+
+
 def test_heat_little_memory_and_a_fault_of_the_clock_are_coloured() -> None:
     bad: dict[str, Any] = {"temperature_celsius": 85, "memory_used_bytes": 79 << 30}
     bad["clock_event_reasons"] = ("hw_thermal",)
@@ -180,7 +189,7 @@ def test_rows_and_their_heading_have_one_width(snapshot: Any) -> None:
     devices.append(shown_device(scenes.device(1), scenes.gone(1)))
     for width in range(30, 260, 7):
         assert {width_of(row) for row in in_rows(width, *devices)} == {width}
-    headings = [row for width in (40, 80, 120, 160) for row in in_rows(width, *devices)[:1]]
+    headings = [row for width in (40, 80, 120, 160, 300) for row in in_rows(width, *devices)[:1]]
     assert "\n".join(text_of([*headings, *in_rows(230, *devices)])) == snapshot
 
 
@@ -190,9 +199,6 @@ def test_compact_panels(snapshot: Any) -> None:
     assert "\n".join(text_of([row for rows in found for row in rows])) == snapshot
 
 
-# The space that devices and processes get.
-
-
 @pytest.mark.parametrize(
     ("size", "devices", "expected"),
     [
@@ -200,8 +206,11 @@ def test_compact_panels(snapshot: Any) -> None:
         ((80, 20), 3, (Density.COMPACT, 1, 4)),
         ((80, 20), 8, (Density.ROW, 1, 1)),
         ((120, 36), 2, (Density.FULL, 2, 26)),
-        ((120, 36), 8, (Density.FULL, 2, 6)),
-        ((160, 46), 64, (Density.ROW, 2, 1)),
+        ((104, 36), 8, (Density.ROW, 1, 1)),
+        ((105, 36), 8, (Density.FULL, 2, 6)),
+        ((136, 30), 40, (Density.ROW, 1, 1)),
+        ((137, 30), 40, (Density.ROW, 2, 1)),
+        ((200, 120), 1, (Density.FULL, 1, 32)),
         ((200, 56), 4, (Density.FULL, 2, 20)),
         ((200, 56), 16, (Density.FULL, 3, 6)),
         ((212, 60), 21, (Density.FULL, 4, 7)),

@@ -140,7 +140,7 @@ def test_header_at_many_widths(snapshot: Any) -> None:
     """With a device that does not answer, one whose readings are old and one without power."""
     others = (lost(0), readings(1, age_seconds=5.0), readings(2, power_watts=None))
     unknown = (readings(3, memory_used_bytes=None), readings(4, memory_total_bytes=None))
-    devices = (*others, *unknown, *(readings(n) for n in range(5, 8)))
+    devices = (*others, *unknown, readings(5, memory_used_bytes=0), readings(6), readings(7))
     telemetry = Telemetry()
     telemetry.receive(inventory(8, interval_seconds=0.5, hostname="node07.rack-3.example.org"))
     telemetry.receive(dataclasses.replace(sample(8), devices=devices))

@@ -80,8 +80,8 @@ class DetailsView(ScrolledPage):
         )
         if machine is None:
             return ABSENT
-        driver = visible(machine.driver_version or ABSENT, 40)
-        cuda = visible(machine.cuda_version or ABSENT, 40)
+        driver = visible(machine.driver_version or ABSENT)
+        cuda = visible(machine.cuda_version or ABSENT)
         return f"{driver}, for CUDA up to {cuda}"
 
     def _xids(self, device: Device) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical
 
+from gputop.agent.device import Device
 from gputop.ui.device.bound_map import BoundMap
 from gputop.ui.device.events import EventsView
 from gputop.ui.device.readings import DetailsView
@@ -45,11 +46,7 @@ class DevicePage(DeviceTab):
                 yield self._events
             yield self._details
 
-    def show(self, uuid: str) -> None:
-        self._processes.device_uuid = uuid
-        super().show(uuid)
-        self._processes.redraw()
-
-    def show_telemetry(self) -> None:
-        super().show_telemetry()
+    def _show(self, device: Device | None) -> None:
+        super()._show(device)
+        self._processes.device_uuid = device.uuid if device else None
         self._processes.redraw()

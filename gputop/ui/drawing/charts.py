@@ -189,10 +189,8 @@ def device_chart(
     return DrawnChart(chart.label, value, scale, values, top, chart.style)
 
 
-# Dots of a braille cell by column, from the bottom up.
-_DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
-DOT_LEVELS = tuple(tuple(sum(dots[:n]) for n in range(5)) for dots in _DOTS)
-"""Bits of a braille cell with 0 to 4 dots, from the bottom, in its left or right half."""
+BRAILLE = " ⢀⢠⢰⢸⡀⣀⣠⣰⣸⡄⣄⣤⣴⣼⡆⣆⣦⣶⣾⡇⣇⣧⣷⣿"
+"""Cells with 0 to 4 dots in the right half, then the same with one dot in the left half, …"""
 
 
 def draw_chart(
@@ -227,12 +225,11 @@ def _column(
     height: int,
 ) -> str:
     """Return cells from top to bottom. Each half is filled with dots up to its level."""
-    cells = []
-    for under in range(4 * (height - 1), -1, -4):
-        dots = DOT_LEVELS[0][max(0, min(4, left - under))]
-        dots += DOT_LEVELS[1][max(0, min(4, right - under))]
-        cells.append(chr(0x2800 + dots) if dots else " ")
-    return "".join(cells)
+    cells = ""
+    for above in reversed(range(height)):
+        dots = [max(0, min(4, level - 4 * above)) for level in (left, right)]
+        cells += BRAILLE[5 * dots[0] + dots[1]]
+    return cells
 
 
 class DrawnChart(NamedTuple):

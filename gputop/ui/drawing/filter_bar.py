@@ -115,7 +115,6 @@ class FilterBar(Horizontal):
             self._about.update(about)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        event.stop()
         if self._view is not None and self.typing:
             self._view.type(event.value)
             self.show(self._view)

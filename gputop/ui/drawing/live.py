@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from rich.segment import Segment
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -130,13 +129,11 @@ class Wheel:
         """Move the cursor by that many lines."""
         raise NotImplementedError
 
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+    def on_mouse_scroll_down(self) -> None:
         self.action_move(self.wheel_lines)
-        event.stop()
 
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+    def on_mouse_scroll_up(self) -> None:
         self.action_move(-self.wheel_lines)
-        event.stop()
 
 
 def space_of(tab: Widget) -> Size:

@@ -109,12 +109,12 @@ def side_by_side(tables: Sequence[Table], width: int) -> RenderableType:
     """Return the tables in as many columns as fit, in order and of about the same height."""
     grid = Table.grid(expand=True, padding=(0, 2, 0, 0))
     many = max(1, width // NARROWEST_COLUMN)
-    total = sum(2 + table.row_count for table in tables)
+    heights = [1 + table.row_count for table in tables]
     columns: list[list[RenderableType]] = [[] for _ in range(many)]
     above = 0
-    for table in tables:
-        columns[above * many // total] += [table, ""]
-        above += 2 + table.row_count
+    for table, height in zip(tables, heights, strict=True):
+        columns[above * many // sum(heights)] += [table, ""]
+        above += height
     for _ in columns:
         grid.add_column(ratio=1)
     grid.add_row(*[Group(*column) for column in columns])

@@ -34,6 +34,10 @@ from gputop.ui.drawing.list_view import Slot, fit_slots
 from gputop.ui.drawing.palette import DIM, MEMORY, TEXT, WARN
 from gputop.ui.monitor.shown_device import ShownDevice
 
+RATE, ROOM = 11, 30
+TWO_RATES = ROOM + RATE + 1
+"""Width of a rate, and the cells that must remain after a column and after the first of two."""
+
 
 @dataclass(frozen=True, eq=False)
 class DeviceColumn(Column[ShownDevice]):
@@ -41,7 +45,7 @@ class DeviceColumn(Column[ShownDevice]):
 
     name: str = ""
     """Its reading. If no device has this reading, the column is left out."""
-    room: int = 0
+    room: int = ROOM
     """Cells that must remain for the name and for longer bars."""
     style: Callable[[ShownDevice], Style] = lambda _: TEXT
 
@@ -50,8 +54,8 @@ def _column(
     title: str,
     name: str,
     width: int,
-    room: int,
     text: Callable[[Any], str],
+    room: int = ROOM,
 ) -> DeviceColumn:
     def text_of(item: ShownDevice) -> str:
         return text(getattr(item.readings, name))
@@ -89,7 +93,6 @@ def _state(state: int | None) -> str:
     return ABSENT if state is None else f"P{state}"
 
 
-RATE = 11
 BUSY_VALUE, MEMORY_VALUE = 5, 14
 SHORTEST_BAR, LONGEST_BAR = 6, 40
 SHORTEST_NAME, LONGEST_NAME = 5, 34
@@ -132,23 +135,22 @@ LIMIT = DeviceColumn(
     12,
     lambda item: limited_by(item.readings)[0],
     name="clock_event_reasons",
-    room=26,
     style=lambda item: limited_by(item.readings)[1],
 )
 # fmt: off
 COLUMNS = (
     NAME, BUSY, USED, HEAT, BOUND, POWER,
-    _column("SM MHz", "sm_clock_mhz", 7, 22, _quantity),
+    _column("SM MHz", "sm_clock_mhz", 7, _quantity),
     LIMIT,
-    _column("TENSOR", "tensor_active_percent", 7, 32, _percent),
-    _column("BUS", "memory_utilization_percent", 5, 32, _percent),
-    _column("FAN", "fan_percent", 5, 32, _percent),
-    _column("P", "performance_state", 3, 32, _state),
+    _column("TENSOR", "tensor_active_percent", 7, _percent),
+    _column("BUS", "memory_utilization_percent", 5, _percent),
+    _column("FAN", "fan_percent", 5, _percent),
+    _column("P", "performance_state", 3, _state),
     # Received traffic is shown only if there is room for sent traffic, too.
-    _column("PCIE RX", "pcie_rx_bytes_per_second", RATE, 49 + RATE, rate),
-    _column("PCIE TX", "pcie_tx_bytes_per_second", RATE, 48, rate),
-    _column("NVLINK RX", "nvlink_rx_bytes_per_second", RATE, 59 + RATE, rate),
-    _column("NVLINK TX", "nvlink_tx_bytes_per_second", RATE, 58, rate),
+    _column("PCIE RX", "pcie_rx_bytes_per_second", RATE, rate, TWO_RATES),
+    _column("PCIE TX", "pcie_tx_bytes_per_second", RATE, rate),
+    _column("NVLINK RX", "nvlink_rx_bytes_per_second", RATE, rate, TWO_RATES),
+    _column("NVLINK TX", "nvlink_tx_bytes_per_second", RATE, rate),
 )
 # fmt: on
 """Columns in screen order, the most useful first. The last ones are dropped first."""

@@ -268,7 +268,9 @@ class Dashboard(ActionScreen):
                 return "Leave the field"
             case "back" if self.tabs.shown in (*PAGES, "process", "ranks"):
                 return "Back"
-            case "back" if self.telemetry.host_name is not None:
+            case "back" if (
+                self.tabs.shown == "monitor" and self.telemetry.has_hosts
+            ):
                 return "Hosts"
             case "details" if self.tabs.shown == "process":
                 return "GPU"
@@ -367,7 +369,7 @@ class Dashboard(ActionScreen):
             return
         device = tab.selected
         if device is not None and not device.is_here:
-            elsewhere = visible(device.machine or "", 64)
+            elsewhere = visible(device.machine or "")
             there = f"`ssh -t {elsewhere} gputop` tests it there"
             self.notify(
                 f"It is on another machine: {there}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.health.findings import Severity
 from gputop.schema.derived import gpus_text, label_of
 from gputop.text import (
-    ABSENT,
     age,
     duration,
     fit_columns,
@@ -102,11 +102,9 @@ class Header(TelemetryView):
         telemetry, gap = self._telemetry, " " * (width >= ROOMY)
         left = [Span(TITLE, ACCENT)]
         for name, title in self.titles:
-            is_here = name == self.tab
-            label = title if is_here or width >= NARROW else title[:3]
-            style = TAB if is_here else DIM
-            click = Style.on(click=f"screen.act('tab.{name}')")
-            left.append(Span(label, style + click))
+            here = name == self.tab
+            label = title if here or width >= NARROW else title[:3]
+            left.append(Span(label, _tab_style(name, here=here)))
         for badge, is_shown in (
             (" SIMULATED " if gap else " DEMO ", telemetry.simulated),
             (" PAUSED ", telemetry.paused),
@@ -124,10 +122,11 @@ class Header(TelemetryView):
             if many <= 1:
                 where = visible(telemetry.host_name or inventory.hostname)
             ranked.append(clip(where, 24))
-            driver = f"driver {visible(inventory.driver_version or ABSENT)}"
-            if inventory.cuda_version:
-                driver += f" · CUDA {visible(inventory.cuda_version)}"
-            ranked.append(driver)
+            if inventory.driver_version:
+                driver = f"driver {visible(inventory.driver_version)}"
+                if inventory.cuda_version:
+                    driver += f" · CUDA {visible(inventory.cuda_version)}"
+                ranked.append(driver)
         room = width - width_of(left) + 1
         kept = fit_columns(ranked, room, lambda part: cells_of(part) + 3)
         right = " · ".join((*kept[1:], *kept[:1]))
@@ -193,6 +192,14 @@ class Header(TelemetryView):
             self.app.call_later(self.screen.run_action, "act('why')")
 
 
+# Rich gives each new style for a click another identity.
+@cache
+def _tab_style(name: str, *, here: bool) -> Style:
+    """Return the style of a tab, which is opened by a click."""
+    style = TAB if here else DIM
+    return style + Style.on(click=f"screen.act('tab.{name}')")
+
+
 def _sums(readings: Sequence[DeviceSample]) -> list[Row]:
     """Return mean use, memory and power of all devices, as far as they are known."""
     parts: list[Row] = []
@@ -201,10 +208,11 @@ def _sums(readings: Sequence[DeviceSample]) -> list[Row]:
         mean = percentage(sum(busy) / len(busy)).rjust(5)
         parts.append([Span("  busy ", DIM), Span(mean)])
     # Use and total must be of the same devices.
-    memory = [(r.memory_used_bytes, r.memory_total_bytes) for r in readings]
-    known = [(used, total) for used, total in memory if used and total]
+    known = [r for r in readings if r.memory_used_bytes is not None]
+    known = [r for r in known if r.memory_total_bytes is not None]
     if known:
-        used, total = map(sum, zip(*known, strict=True))
+        used = sum(_values(known, "memory_used_bytes"))
+        total = sum(_values(known, "memory_total_bytes"))
         parts.append([Span("  mem ", DIM), Span(used_of(used, total))])
     watts = _values(readings, "power_watts")
     if watts:

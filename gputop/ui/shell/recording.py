@@ -150,11 +150,11 @@ class Recordings:
         def failed(problem: Problem) -> None:
             if self.current is recording:
                 self._end(recording)
-                self._notify(
-                    f"{visible(str(problem))}.",
-                    title="Not recorded",
-                    severity="error",
-                )
+            self._notify(
+                f"{visible(str(problem))}.",
+                title="Not recorded",
+                severity="error",
+            )
 
         recording = RecordingThread(
             path,

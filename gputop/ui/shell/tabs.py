@@ -101,6 +101,8 @@ class Tabs(ContentSwitcher):
         if self.children:
             self.current = name
         self._switched()
+        # A resize during the switch was laid out, but not painted.
+        self.call_after_refresh(self.screen.refresh)
 
     def go_back(self) -> None:
         """Return to the tab that opened the page, else to the monitor, else to all hosts."""
@@ -139,8 +141,6 @@ class Tabs(ContentSwitcher):
             if name == "benchmark":
                 await self.get_benchmark()
             self.switch(name)
-        # A resize during the switch was laid out, but not painted.
-        self.screen.refresh()
 
     async def action_details(self) -> None:
         tab = self.tab
@@ -208,4 +208,3 @@ class Tabs(ContentSwitcher):
             if self.shown != name:
                 self._came_from[name] = self.shown
             self.switch(name)
-        self.screen.refresh()
