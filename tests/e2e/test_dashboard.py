@@ -73,7 +73,7 @@ def test_the_cpu_is_stressed_and_drawn_where_there_is_no_driver() -> None:
         terminal.wait_for("Press b")
         terminal.send("b")
         terminal.wait_for("Running: float32", timeout=60)
-        terminal.wait_for(lambda t: re.search(r"now \d", t.text) is not None)
+        terminal.wait_for(lambda t: re.search(r"running +\d", t.text) is not None)
         terminal.wait_for(lambda t: any("\u2801" <= c <= "\u28ff" for c in t.text))
         assert len(workers(terminal)) == 1
         terminal.send("x")

@@ -84,6 +84,7 @@ def test_a_check_has_the_figures_of_its_soak_and_the_sum_of_its_times() -> None:
     assert (made.kind, made.seconds, made.tflops_mean, made.started_at) == (CHECK, 120, 700, AT)
     assert (made.wrong_elements, made.verdict) == (2, copied.verdict)
     assert check_result([copied, soaked]).verdict == soaked.verdict
+    assert check_result([copied]).dtype == copied.dtype
 
 
 def style_of(row: Row, text: str) -> object:
@@ -121,16 +122,16 @@ def selected(pilot: Pilot[None]) -> str:
 async def test_keys_and_the_wheel_look_through_them_and_a_new_one_is_selected(
     monkeypatch: pytest.MonkeyPatch, session: type[PreparedSession]
 ) -> None:
-    monkeypatch.setattr(store, "recent", lambda *_: many(30))
+    monkeypatch.setattr(store, "recent", lambda most, _: many(most))
     async with settled(app_with(inventory(1), sample(1, [])), (80, 24)) as (app, pilot):
         await open_form(pilot)
-        assert " 830 " in selected(pilot)
-        keys = "j 829|down 828|up 829|pagedown 827|pageup 829|end 801|j 801|home 830|k 830"
+        assert " 1000 " in selected(pilot)
+        keys = "j 999|down 998|up 999|pagedown 997|pageup 999|end 801|j 801|home 1000|k 1000"
         for key, mean in (each.split() for each in keys.split("|")):
             await pilot.press(key)
             assert f" {mean} " in selected(pilot), key
         view = app.query_one(ResultsView)
-        for event, mean in ((MouseScrollDown, "827"), (MouseScrollUp, "830")):
+        for event, mean in ((MouseScrollDown, "997"), (MouseScrollUp, "1000")):
             view.post_message(event(view, 1, 1, 0, 0, 0, False, False, False))
             await settle(pilot)
             assert f" {mean} " in selected(pilot)

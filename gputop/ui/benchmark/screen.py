@@ -122,7 +122,7 @@ class BenchmarkTab(LiveTab):
             )
         except ProblemError as error:
             problems.append(error)
-        problem = str(problems[0]) if problems else None
+        problem = "; ".join(map(str, problems)) or None
         # Some runs may have ended since.
         new = self._results.results
         self._results.show(results, problem)
@@ -147,11 +147,12 @@ class BenchmarkTab(LiveTab):
         else:
             targets = target_choice.targets(inventory, telemetry.latest)
             if telemetry.simulated:
-                targets = tuple(map(_simulated, targets[:-1]))
+                targets = tuple(
+                    _simulated(each) for each in targets if each.uuid
+                )
             refused = target_choice.gpus_in_mig_mode(inventory)
             self._form.offer(targets, refused)
-        if self._run is None:
-            self._chart.redraw()
+        self._chart.redraw()
 
     def show_telemetry(self) -> None:
         self._arrange()
@@ -281,7 +282,7 @@ class BenchmarkTab(LiveTab):
             result = device.result
             if result is not None and device.request.target.simulated:
                 self._curves[result.started_at] = device.kept_curves()
-        problem = f"Not kept: {problems[0]}" if problems else None
+        problem = f"Not kept: {'; '.join(problems)}" if problems else None
         self._results.add(run.results, problem)
         self._redraw_run()
 
