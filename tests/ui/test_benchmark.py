@@ -155,7 +155,7 @@ async def test_chart_readout_and_results_share_the_rows(monkeypatch: pytest.Monk
                 await resize(pilot, 80, height)
                 found.append([each.size.height * each.display for each in views])
     assert found == [
-        *[[11, 0, 5], [8, 0, 0], [6, 0, 5], [12, 0, 20], [21, 0, 31], [11, 0, 5]],
+        *[[11, 0, 5], [8, 0, 0], [6, 0, 5], [12, 0, 20], [19, 0, 33], [11, 0, 5]],
         *[[9, 5, 2], [6, 3, 0], [7, 5, 0], [16, 7, 9], [31, 7, 14], [9, 5, 2]],
         *[[8, 6, 2], [6, 4, 0], [7, 5, 0], [15, 8, 9], [30, 8, 14], [8, 6, 2]],
     ]
