@@ -63,12 +63,10 @@ def dotted(rows: list[Row], style: Style) -> int:
         ("sweep", None, 1, 140, 24),
         ("sweep", None, 3, 100, 20),
         ("step", None, 1, 60, 10),
-        ("step", None, 3, 100, 20),
         ("copy", None, 1, 60, 10),
         ("copy", None, 1, 140, 20),
         ("copy", None, 3, 100, 20),
         ("peak", None, 1, 100, 14),
-        ("peak", None, 1, 60, 8),
         ("peak", None, 1, 60, 5),
     ],
 )
@@ -109,15 +107,12 @@ def test_many_notes_leave_the_chart_its_room() -> None:
 
 
 def all_of(run: DeviceRun) -> list[Row]:
-    heading, plot, readout = TitleView(), ThroughputChart(), ReadoutView()
-    heading.run = plot.run = readout.run = Run.of(run)
-    return [*heading.draw(100, 1), *plot.draw(100, 12), *readout.draw(100, 6)]
+    made = Run.of(run)
+    return [run_title.title(made), *chart(made, 100), *table(made, 100)]
 
 
-def readout_of(run: DeviceRun, width: int = 120) -> list[str]:
-    view = ReadoutView()
-    view.run = Run.of(run)
-    return texts(view.draw(width, 6))
+def readout_of(run: DeviceRun) -> list[str]:
+    return texts(table(Run.of(run), 120))
 
 
 def test_a_run_that_takes_longer_has_no_time_left() -> None:

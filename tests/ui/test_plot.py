@@ -64,21 +64,15 @@ def test_an_axis_ends_at_a_round_number_above_the_highest_rate() -> None:
     assert round_up(0.0) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("lowest", "height", "zoomed", "ticks"),
-    [
+def test_lines_that_are_close_together_are_enlarged() -> None:
+    for lowest, height, zoomed, ticks in (
         (700.0, 14, False, "0 400 800"),
         (700.0, 15, False, "0 200 400 600 800"),
         (400.0, 14, True, "0 400 800"),
         (401.0, 14, True, "400 600 800"),
-    ],
-)
-def test_lines_that_are_close_together_are_enlarged(
-    lowest: float, height: int, zoomed: bool, ticks: str
-) -> None:
-    axis = rate_axis([lowest, 700.0], height, zoomed=zoomed)
-    assert [label for _, label in axis.ticks] == ticks.split()
-    assert (axis.low, axis.high) == (axis.ticks[0][0], axis.ticks[-1][0])
+    ):
+        axis = rate_axis([lowest, 700.0], height, zoomed=zoomed)
+        assert " ".join(label for _, label in axis.ticks) == ticks
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.25, "0.25"), (998.6, "999"), (1234.5, "1234")])

@@ -24,7 +24,7 @@ from gputop.ui.drawing.charts import CHARTS, GUTTER, DrawnChart
 from gputop.ui.drawing.device_cells import limit_text
 from gputop.ui.drawing.palette import DIM
 
-TALLEST_CHART, MOST_REASONS = 3, 4
+TALLEST_CHART = 3
 
 
 def device_rows(
@@ -36,7 +36,7 @@ def device_rows(
     """Draw `height` rows over so many seconds: power first, and the gravest reasons."""
     most_reasons = 0
     if run.request.target.uuid is not None:
-        most_reasons = min(MOST_REASONS, (height + 1) // 3)
+        most_reasons = (height + 1) // 3
     room = height - most_reasons
     charts = _charts(run, seconds, width)[:room]
     rows: list[Row] = []

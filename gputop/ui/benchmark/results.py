@@ -108,21 +108,20 @@ class ResultsView(ListView[Line]):
         """Start times of the checks whose parts are listed."""
 
     def show(self, results: Sequence[Result], problem: str | None) -> None:
-        """List these results. Select a new one."""
-        fresh = results[:1] != self.results[:1]
+        """List these results."""
         self.results, self.problem = [*results], problem
         self._list()
-        if fresh:
-            self.state.select(0)
         self.redraw()
 
     def add(self, new: Sequence[Result], problem: str | None) -> None:
-        """Add new results at the top. Results that are already listed stay in place."""
+        """Add new results at the top, and select the first. Listed results stay in place."""
         fresh = {(each.started_at, each.device_uuid): each for each in new}
         rest = []
         for each in self.results:
             rest.append(fresh.pop((each.started_at, each.device_uuid), each))
         self.show([*fresh.values(), *rest], problem)
+        if fresh:
+            self.action_move(-self.state.at)
 
     def _list(self) -> None:
         checks: dict[float, list[Result]] = {}
@@ -216,7 +215,7 @@ class ResultsView(ListView[Line]):
             note.append(
                 [Span(" Select another result, and press d again", ACCENT)],
             )
-        rows = super().draw(width, max(2, height - len(note)))
+        rows = super().draw(width, height - len(note))
         self.above += len(note)
         return [*note, *rows]
 
