@@ -202,8 +202,10 @@ async def test_a_test_of_a_simulated_device_is_simulated(
         await until(pilot, lambda: shown(pilot, ThroughputChart).startswith(" simulated  TFLOP/s"))
         uuid = inventory(2).devices[0].uuid
         assert list(stream.asked["loads"]) == [uuid]
+        await send(pilot, stream, sample(2))
         await pilot.press("x")
         await ended(pilot)
+        assert "heat limit: 86°C" in shown(pilot, ReadoutView)
         assert "Stopped" in shown(pilot, TitleView)
         assert "on GPU 0 simulated H100 80GB HBM3" in shown(pilot, TitleView)
         assert stream.asked["loads"] == {}

@@ -60,11 +60,13 @@ def test_everything_is_on_one_time_axis(width: int) -> None:
 def test_the_plot_keeps_its_room_at_any_height() -> None:
     run = gpu_run(60.0, 42.0)
     for height in range(6, 60):
-        width = height + 20
+        width = height + 39
         rows = drawn(run, width, height)
         assert max(map(len, rows)) <= width
         axis = next(n for n, row in enumerate(rows) if "└" in row)
         assert axis >= min(height, 7) - 2
+        assert any(row.startswith("power") for row in rows) is (height > 7)
+    assert not any(row.startswith("power") for row in drawn(run, 44)), "they would take half"
 
 
 def test_what_is_kept_at_each_height(snapshot: Any) -> None:
@@ -81,8 +83,10 @@ def test_an_unknown_reason_of_a_foreign_driver_is_shown_inert() -> None:
     run, clock = begin(target_choice.targets(inventory(1), sample(1))[0], 60.0)
     clock.time = NOW + 1
     run.add_event(Progress(1.0, 1.0, 1, 700.0))
+    look(run, gpu_sample(NOW + 1, clock_event_reasons=()))
+    assert "\nheld back by nothing ┄" in "\n".join(drawn(run))
     reasons = ("idle", "bit_0x1000", "\x1b[31mred")
-    look(run, gpu_sample(NOW + 1, clock_event_reasons=reasons))
+    look(run, gpu_sample(NOW + 2, clock_event_reasons=reasons))
     text = "\n".join(drawn(run))
     assert "\x1b" not in text
     assert 0 < text.index("\nbit_0x1000 ") < text.index("\nidle ")

@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import pytest
@@ -15,12 +16,14 @@ from tests.streams import PreparedStream, device, inventory, no_driver, sample
 from tests.ui.pilots import (
     app_with,
     ended,
+    lines,
     open_form,
     reason,
     send,
     settle,
     settled,
     shown,
+    text_of,
     type_at_once,
     wrong_fields,
 )
@@ -124,6 +127,9 @@ async def test_a_kind_has_its_fields_and_tab_passes_over_the_others(
             await pilot.press("tab")
             passed.append(app.focused.id if app.focused else None)
         assert passed == ["kind", "device", "seconds", "start"]
+        await pilot.press("shift+tab")
+        assert app.focused is not None
+        assert app.focused.id == "seconds"
         await pilot.press("b")
         (request,) = session.requests
         assert (request.kind, request.dtypes, request.size) == ("copy", ("bfloat16",), None)
@@ -238,6 +244,7 @@ async def test_all_is_offered_where_there_are_two(gpus: int, several: list[str])
         assert labels(app)[gpus + 1 :] == several
         assert ("collective" in app.query_one(Form).kinds) == bool(several)
         assert numbers(app) == ["0" if gpus else None]
+        assert re.search("Device 0 H100" if gpus else "Device CPU [A-Z]", text_of(lines(app)))
 
 
 async def test_one_is_chosen_until_all_are_and_a_collective_takes_all() -> None:
@@ -246,6 +253,11 @@ async def test_one_is_chosen_until_all_are_and_a_collective_takes_all() -> None:
         for key, wanted in ((ALL, ["0", "1", "2"]), (CPU, [None]), (device(2).uuid, ["2"])):
             await chosen(pilot, "device", key)
             assert numbers(app) == wanted
+        await chosen(pilot, "kind", "sweep")
+        assert ("all", "all") in app.query_one(Form)._dtype_field.options
+        await chosen(pilot, "device", ALL)
+        assert ("all", "all") not in app.query_one(Form)._dtype_field.options
+        await chosen(pilot, "device", device(2).uuid)
         await chosen(pilot, "kind", "collective")
         assert numbers(app) == ["0", "1", "2"]
         await chosen(pilot, "kind", "soak")

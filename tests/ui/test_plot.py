@@ -1,6 +1,8 @@
+from itertools import pairwise
+
 import pytest
 
-from gputop.ui.benchmark.plot import PlotAxis, PlotLine, plot_rows, tick
+from gputop.ui.benchmark.plot import PlotAxis, PlotLine, plot_rows, rate_axis, round_up, tick
 from gputop.ui.drawing.cells import Row, Span, text_of, width_of
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY
 
@@ -52,6 +54,25 @@ def test_marks_of_lines_that_end_together_are_beside_each_other() -> None:
     assert of(rows, MEMORY).count("10") == of(rows, BUSY).count("8") == 1
     assert of(rows[-1:], DIM).split() == ["0", "2", "4"]
     assert "10┤" in of(rows[:1], DIM)
+
+
+def test_an_axis_ends_at_a_round_number_above_the_highest_rate() -> None:
+    steps = [1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0]
+    for step, following in pairwise(steps):
+        assert round_up(10 * step / 1.081) == pytest.approx(10 * step)
+        assert round_up(10 * step / 1.079) == pytest.approx(10 * following)
+    assert round_up(0.0) == 1.0
+
+
+def test_lines_that_are_close_together_are_enlarged() -> None:
+    for lowest, height, zoomed, ticks in (
+        (700.0, 14, False, "0 400 800"),
+        (700.0, 15, False, "0 200 400 600 800"),
+        (400.0, 14, True, "0 400 800"),
+        (401.0, 14, True, "400 600 800"),
+    ):
+        axis = rate_axis([lowest, 700.0], height, zoomed=zoomed)
+        assert " ".join(label for _, label in axis.ticks) == ticks
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.25, "0.25"), (998.6, "999"), (1234.5, "1234")])

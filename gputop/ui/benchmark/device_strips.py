@@ -13,7 +13,7 @@ from rich.style import Style
 
 from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.readings import RunReadings, held_seconds
-from gputop.bench.run.series import Moment, mean_over_time
+from gputop.bench.run.series import READINGS, Moment, mean_over_time
 from gputop.schema.clock_events import gravity
 from gputop.schema.values import span_text
 from gputop.text import ABSENT, quantity
@@ -24,7 +24,7 @@ from gputop.ui.drawing.charts import CHARTS, GUTTER, DrawnChart
 from gputop.ui.drawing.device_cells import limit_text
 from gputop.ui.drawing.palette import DIM
 
-TALLEST_CHART, MOST_REASONS = 3, 4
+TALLEST_CHART = 3
 
 
 def device_rows(
@@ -35,8 +35,8 @@ def device_rows(
 ) -> list[Row]:
     """Draw `height` rows over so many seconds: power first, and the gravest reasons."""
     most_reasons = 0
-    if run.request.target.uuid is not None and height > 1:
-        most_reasons = min(MOST_REASONS, max(1, height // 3))
+    if run.request.target.uuid is not None:
+        most_reasons = (height + 1) // 3
     room = height - most_reasons
     charts = _charts(run, seconds, width)[:room]
     rows: list[Row] = []
@@ -47,18 +47,17 @@ def device_rows(
     return rows[:height]
 
 
-def last_moment(run: DeviceRun) -> Moment:
+def last_readings(run: DeviceRun) -> Mapping[str, float | None]:
     """Return the last readings; after the end the means, and the highest temperature."""
     if run.result is not None:
         known = run.result.known_conditions
-        return Moment(
-            0.0,
-            0.0,
-            known.power_watts_mean,
-            known.sm_clock_mhz_mean,
-            known.temperature_celsius_max,
-        )
-    return [Moment(0.0, 0.0), *run.readings.moments][-1]
+        return {
+            "power_watts": known.power_watts_mean,
+            "sm_clock_mhz": known.sm_clock_mhz_mean,
+            "temperature_celsius": known.temperature_celsius_max,
+        }
+    last: Moment | None = next(reversed(run.readings.moments), None)
+    return {name: getattr(last, name, None) for name in READINGS}
 
 
 def _parts(
@@ -93,13 +92,13 @@ def _charts(
         highest = max((each for each in means if each), default=None)
         if highest is None:
             continue
-        value = getattr(last_moment(run), chart.name)
+        value = last_readings(run)[chart.name]
         top = limits[chart.name]
         label = chart.short
         if top is not None:
             text = f"{quantity(value, '')}/{chart.text(top)}"
         else:
-            top = round_up(1.08 * highest)
+            top = round_up(highest)
             label += f" 0–{top:.0f}"
             text = chart.text(value).replace(" ", "") if value else ABSENT
         charts.append(DrawnChart(label, text, "", means, top, chart.style))

@@ -36,13 +36,11 @@ class NumberInput(OrderedInput):
         *,
         id: str,  # noqa: A002
     ) -> None:
-        # No number needs 32 characters. A longer text is rejected, not cut.
         super().__init__(
             value,
             id=id,
             compact=True,
             restrict=f"[{letters}]*",
-            max_length=32,
         )
         self._letters = letters
 
@@ -78,6 +76,8 @@ class ListField(Select[str]):
         if self.options != options:
             self.options = options
             self.set_options((Content(text), key) for text, key in options)
+            # The same value may have another label.
+            self.mutate_reactive(ListField.value)  # type: ignore[misc]
         self.value = value
 
 
@@ -194,7 +194,7 @@ class Form(Container):
         self._offered = {target.uuid or CPU: target for target in targets}
         self._refused = refused
         self._update()
-        if self._key is None and len(targets) > 1:
+        if self._key is None and targets[0].uuid:
             self.choose(targets[0].uuid)
 
     def choose(
@@ -258,26 +258,26 @@ class Form(Container):
         options = []
         for key, target in self._offered.items():
             options.append((_label(target), key))
-        gpus = self._gpus
-        if len(gpus) > 1:
-            options.append((f"all {len(gpus)} GPUs", ALL))
+        if self._all:
+            options.append((f"all {len(self._all)} GPUs", ALL))
         chosen = self._key or CPU
         if all(key != chosen for _, key in options):
             options.append(("choose a device", chosen))
         return options
 
     @property
-    def _gpus(self) -> tuple[Target, ...]:
+    def _all(self) -> tuple[Target, ...]:
+        """All GPUs if there are several, else none."""
         offered = self._offered.values()
-        return tuple(each for each in offered if each.kind == "cuda")
+        gpus = tuple(each for each in offered if each.kind == "cuda")
+        return gpus if len(gpus) > 1 else ()
 
     @property
     def targets(self) -> tuple[Target, ...]:
         """The chosen devices, or none if they are gone."""
         key = self._key or CPU
         if KINDS[self.kind].several_devices or key == ALL:
-            gpus = self._gpus
-            return gpus if len(gpus) > 1 else ()
+            return self._all
         return (self._offered[key],) if key in self._offered else ()
 
     def _why_not(self, key: str) -> str:
@@ -291,12 +291,12 @@ class Form(Container):
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds of runs that the devices on offer support."""
-        is_simulated = any(each.simulated for each in self._gpus)
+        is_simulated = any(each.simulated for each in self._offered.values())
         found = []
         for name, kind in KINDS.items():
             if is_simulated and name != CHECK and not kind.is_simulated:
                 continue
-            if kind.several_devices and len(self._gpus) < 2:
+            if kind.several_devices and not self._all:
                 continue
             found.append(name)
         return tuple(found)

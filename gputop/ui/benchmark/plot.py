@@ -19,8 +19,6 @@ LABEL = 8
 """Cells of the vertical axis and its labels."""
 BLANK = "\u2800"
 """Braille without dots."""
-FIRST_COLOUR = 16
-"""plotext's colour of the first line. The lines get their styles after drawing."""
 COLOURS = (
     *(palette.BUSY, palette.MEMORY, palette.POWER, palette.CPU),
     *(palette.TENSOR, palette.SENT, palette.TEMPERATURE, palette.RECEIVED),
@@ -28,6 +26,7 @@ COLOURS = (
 CONSOLE = Console()
 """Needed to take a text apart. Nothing is written to it."""
 STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+HEADROOM = 1.08
 TALL = 15
 """Rows from which the vertical axis has four parts instead of two."""
 
@@ -95,7 +94,7 @@ def plot_rows(
     drawn = []
     for n, line in enumerate(lines):
         if line.points:
-            drawn.append((line, FIRST_COLOUR + n % len(COLOURS)))
+            drawn.append((line, n % len(COLOURS)))
     for line, colour in reversed(drawn):
         # Limit the points to the axes: beyond them, plotext draws dots until
         # memory is exhausted.
@@ -127,7 +126,7 @@ def _row(text: Text) -> Row:
     for part, style, _ in text.render(CONSOLE):
         shown = DIM
         if style is not None and style.color is not None:
-            shown = COLOURS[(style.color.number or 0) - FIRST_COLOUR]
+            shown = COLOURS[style.color.number or 0]
         row.append(Span(part.replace(BLANK, " "), shown))
     return row
 
@@ -139,7 +138,7 @@ def rate_axis(
     zoomed: bool = False,
 ) -> PlotAxis:
     """Return an axis from 0; with `zoomed` from half of its end if no rate is lower."""
-    low, high = 0.0, round_up(1.08 * max(rates))
+    low, high = 0.0, round_up(max(rates))
     # The difference of lines that are close together is visible then.
     if zoomed and min(rates) > high / 2:
         low = high / 2
@@ -153,6 +152,7 @@ def tick(value: float) -> str:
 
 
 def round_up(value: float) -> float:
-    """Return the next round number, so that the axis stays while the curve moves."""
+    """Return a round number above the value, so that the axis stays while the curve moves."""
+    value *= HEADROOM
     scale = 10.0 ** math.floor(math.log10(value)) if value > 0 else 1.0
     return next(step * scale for step in STEPS if value <= step * scale)

@@ -25,7 +25,7 @@ from gputop.text import (
     throughput,
     visible,
 )
-from gputop.ui.benchmark.device_strips import last_moment
+from gputop.ui.benchmark.device_strips import last_readings
 from gputop.ui.benchmark.plot import colour_of
 from gputop.ui.drawing.cells import (
     Row,
@@ -89,8 +89,7 @@ class TitleView(RunView):
             return []
         when = f" {self.when}"
         if check is not None:
-            left = max(0.0, run.request.seconds - run.elapsed_seconds)
-            left += check.seconds_to_come
+            left = _seconds_left(run) + check.seconds_to_come
             part = f"Part {check.number} of {len(check.parts)}"
             when = f" {part}, {duration(left)} left · "
         return [[Span(when, STRONG), *title(run)]]
@@ -120,6 +119,10 @@ def title(run: Run) -> Row:
     style = STYLES[gravest.level]
     said = style if style is FAULT else TEXT
     return [Span(word, style), Span(f": {text}", said)]
+
+
+def _seconds_left(run: Run) -> float:
+    return max(0.0, run.request.seconds - run.elapsed_seconds)
 
 
 def _outcomes(run: Run) -> Mapping[Target, Outcome]:
@@ -229,13 +232,13 @@ def _name(run: Run, target: Target) -> str:
 def _cells(device: DeviceRun, state: Outcome) -> dict[str, Span]:
     wrong = device.wrong_elements
     errors = f"{wrong:,}" if device.verified else ABSENT
-    read = last_moment(device)
+    read = last_readings(device)
     cells = {
         "STATE": Span(state.word, STYLES[state.level]),
         "ERRORS": Span(errors, FAULT if wrong else TEXT),
-        "TEMP": Span(quantity(read.temperature_celsius, "°C")),
-        "POWER": Span(quantity(read.power_watts, " W")),
-        "CLOCK": Span(quantity(read.sm_clock_mhz, " MHz")),
+        "TEMP": Span(quantity(read["temperature_celsius"], "°C")),
+        "POWER": Span(quantity(read["power_watts"], " W")),
+        "CLOCK": Span(quantity(read["sm_clock_mhz"], " MHz")),
     }
     if device.is_table:
         rows = f"{len(device.rows)}"
@@ -257,12 +260,11 @@ def _cells(device: DeviceRun, state: Outcome) -> dict[str, Span]:
 
 def _progress_row(run: Run, width: int) -> Row:
     """Draw the progress, the number of checks, and the temperatures that end the run."""
-    seconds, elapsed = run.request.seconds, run.elapsed_seconds
-    text = f"  {duration(elapsed)}"
+    text, most = f"  {duration(run.elapsed_seconds)}", run.request.seconds
     if run.is_table and not run.ended:
-        text += f" of at most {duration(seconds)}"
+        text += f" of at most {duration(most)}"
     elif not run.ended:
-        text += f" of {duration(seconds)}, {duration(max(0.0, seconds - elapsed))} left"
+        text += f" of {duration(most)}, {duration(_seconds_left(run))} left"
     checks, heat = 0, []
     for device in run.devices.values():
         if device.verified is not None:
@@ -300,5 +302,5 @@ def _notes(run: Run, width: int) -> list[Row]:
     rows = []
     for member, line in joined(said):
         style: Style = STYLES[member.outcome.level]
-        rows += paragraph(visible(line), width - 1, style, " ")
+        rows += paragraph(visible(line), width, style, " ")
     return rows

@@ -34,6 +34,7 @@ from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
 from gputop.ui.telemetry import Telemetry
 
 MOST_RESULTS = 200
+"""Results that are read when the tab opens."""
 WIDTH = 116
 """Cells of the window with a comparison, as in `benchmark.tcss`."""
 
@@ -107,21 +108,20 @@ class ResultsView(ListView[Line]):
         """Start times of the checks whose parts are listed."""
 
     def show(self, results: Sequence[Result], problem: str | None) -> None:
-        """List these results. Select a new one."""
-        fresh = results[:1] != self.results[:1]
-        self.results, self.problem = [*results[:MOST_RESULTS]], problem
+        """List these results."""
+        self.results, self.problem = [*results], problem
         self._list()
-        if fresh:
-            self.state.select(0)
         self.redraw()
 
     def add(self, new: Sequence[Result], problem: str | None) -> None:
-        """Add new results at the top. Results that are already listed stay in place."""
+        """Add new results at the top, and select the first. Listed results stay in place."""
         fresh = {(each.started_at, each.device_uuid): each for each in new}
         rest = []
         for each in self.results:
             rest.append(fresh.pop((each.started_at, each.device_uuid), each))
         self.show([*fresh.values(), *rest], problem)
+        if fresh:
+            self.action_move(-self.state.at)
 
     def _list(self) -> None:
         checks: dict[float, list[Result]] = {}
@@ -142,8 +142,8 @@ class ResultsView(ListView[Line]):
 
     @property
     def wanted(self) -> int:
-        """Rows that show all lines."""
-        return 1 + self.state.total + 2 * bool(self.problem)
+        """Rows that show all lines, the heading, and a problem."""
+        return 3 + self.state.total
 
     def action_draw(self) -> None:
         """Draw the line under the cursor again. A check also unfolds or folds."""
@@ -210,14 +210,12 @@ class ResultsView(ListView[Line]):
         return "No results yet"
 
     def draw(self, width: int, height: int) -> list[Row]:
-        note = paragraph(visible(self.problem or ""), width - 1, FAULT, " ")[
-            :2
-        ]
+        note = paragraph(visible(self.problem or ""), width, FAULT, " ")
         if self.marked is not None:
             note.append(
                 [Span(" Select another result, and press d again", ACCENT)],
             )
-        rows = super().draw(width, max(2, height - len(note)))
+        rows = super().draw(width, height - len(note))
         self.above += len(note)
         return [*note, *rows]
 

@@ -122,7 +122,7 @@ class BenchmarkTab(LiveTab):
             )
         except ProblemError as error:
             problems.append(error)
-        problem = str(problems[0]) if problems else None
+        problem = "; ".join(map(str, problems)) or None
         # Some runs may have ended since.
         new = self._results.results
         self._results.show(results, problem)
@@ -147,14 +147,15 @@ class BenchmarkTab(LiveTab):
         else:
             targets = target_choice.targets(inventory, telemetry.latest)
             if telemetry.simulated:
-                targets = tuple(map(_simulated, targets[:-1]))
+                targets = tuple(
+                    _simulated(each) for each in targets if each.uuid
+                )
             refused = target_choice.gpus_in_mig_mode(inventory)
             self._form.offer(targets, refused)
-        if self._run is None:
-            self._chart.redraw()
+        self._chart.redraw()
 
     def show_telemetry(self) -> None:
-        self._arrange()
+        """Draw nothing: a run has its own samples, and its own pace."""
 
     def add_sample(self, sample: Sample) -> None:
         """Pass a sample on to simulated runs."""
@@ -281,7 +282,7 @@ class BenchmarkTab(LiveTab):
             result = device.result
             if result is not None and device.request.target.simulated:
                 self._curves[result.started_at] = device.kept_curves()
-        problem = f"Not kept: {problems[0]}" if problems else None
+        problem = f"Not kept: {'; '.join(problems)}" if problems else None
         self._results.add(run.results, problem)
         self._redraw_run()
 
@@ -290,17 +291,20 @@ class BenchmarkTab(LiveTab):
         run: Run | None,
         when: str = "",
         check: Check | None = None,
+        otherwise: Callable[[int], list[Row]] = lambda _: [],
     ) -> None:
+        """Show a run, or what `otherwise` draws for a width if nothing is measured."""
         self._run, self._title.when, self._title.check = run, when, check
         for view in (self._title, self._chart, self._readout):
             view.run = run
-        self._chart.hint = lambda _: []
+        self._chart.hint = otherwise
         self._redraw_run()
 
     def _show_check(self, check: CheckResult) -> None:
-        self._show_run(None)
-        self._chart.hint = partial(page_rows, check_page(check))
-        self._redraw_run()
+        self._show_run(
+            None,
+            otherwise=partial(page_rows, check_page(check)),
+        )
 
     @on(ResultsView.Chosen)
     def _chosen(self, event: ResultsView.Chosen) -> None:
@@ -325,10 +329,12 @@ class BenchmarkTab(LiveTab):
             return
         if self.running:
             return
-        self._show_run(Run.of(device), f"{when(result)} ")
-        text = " There is no curve of this run to draw."
-        self._chart.hint = lambda _: [[Span(text, DIM)]]
-        self._redraw_run()
+        none = [Span(" There is no curve of this run to draw.", DIM)]
+        self._show_run(
+            Run.of(device),
+            f"{when(result)} ",
+            otherwise=lambda _: [none],
+        )
 
     def _curves_of(self, result: Result) -> str | None:
         return self._curves.get(result.started_at) or store.curves_of(result)

@@ -85,12 +85,12 @@ def _over_time(
     strips = _strip_rows(run, width, height)
     left = GUTTER if strips else plots.LABEL
     room = width - left
-    peaks = [device.peak or 0.0 for device in run.devices.values()]
-    unit, factor = run.first.rate_scale(max(peaks))
+    peaks = [each.peak for each in run.devices.values() if each.peak]
+    unit, factor = run.first.rate_scale(max(peaks, default=None))
     lines, rates = [], []
     for target, device in run.devices.items():
         points = []
-        for window in thinned(device.windows, 2 * room, merge_windows):
+        for window in thinned(device.windows, width, merge_windows):
             rates.append(factor * window.rate)
             points.append((window.elapsed_seconds, rates[-1]))
         mark = target.number or "CPU"
@@ -138,9 +138,9 @@ def _over_size(
         for name, rows in points_by_series(run.first.rows).items():
             mark = str(len(series) + 1)
             best = rate_text(best_row(rows))
-            series.append((f"{mark} {visible(name, 40)}: {best}", mark, rows))
+            series.append((f"{mark} {visible(name)}: {best}", mark, rows))
     lines = []
-    sizes, rates = [USUAL], [0.0]
+    sizes, rates = [USUAL], []
     for name, mark, points in series:
         line = []
         for point in points:
@@ -224,7 +224,7 @@ def hint(
     if others:
         rows.append([Span(f" {OTHERS}", WARN)])
     text = "Results are verified. x stops it within half a second."
-    return [*rows, *paragraph(text, width - 1, DIM, " ")]
+    return [*rows, *paragraph(text, width, DIM, " ")]
 
 
 def problem_rows(
@@ -236,6 +236,6 @@ def problem_rows(
     rows: list[Row] = [[], [Span(f"  {visible(problem.what)}", style)], []]
     for text, style in ((problem.why, TEXT), (problem.remedy, STRONG)):
         for line in text.splitlines():
-            rows += paragraph(visible(line), width - 2, style, "  ")
+            rows += paragraph(visible(line), width, style, "  ")
         rows.append([])
     return rows
