@@ -7,6 +7,7 @@ from unittest.mock import AsyncMock
 import pytest
 from textual.pilot import Pilot
 
+from gputop.agent.problem import Problem
 from gputop.commands.run import tab_of
 from gputop.health.stacks import Stacks, StacksError
 from gputop.training.demo import SimulatedTraining
@@ -156,14 +157,13 @@ async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> No
         await read(pilot)
         for key in ("4", "3", "1"):
             await pilot.press(key, "s")
-            await until(
-                pilot, lambda: any("71 % in DataLoader" in n.message for n in app._notifications)
-            )
+            await until(pilot, lambda: "71 % in DataLoader" in noted(app))
+            assert f"Sampling the Python stacks of {PID} for 2" in noted(app)
             app.clear_notifications()
             sampled.assert_awaited_with(PID)
-        sampled.side_effect = StacksError("it has ended")
+        sampled.side_effect = StacksError(Problem("No stacks of 7", "it has ended", "Try again"))
         await pilot.press("s")
-        await until(pilot, lambda: "it has ended." in noted(app))
+        await until(pilot, lambda: "No stacks of 7: it has ended. Try again." in noted(app))
 
 
 async def test_s_samples_the_rank_that_the_others_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,7 +214,7 @@ async def test_e_begins_with_the_environment_and_keys_scroll_over_all_of_it(
         assert lines(pilot) != top
         await pilot.press("pageup", "end", "home")
         assert lines(pilot) == top
-        await pilot.press("escape", "enter")
+        await pilot.press("end", "escape", "enter")
         assert lines(pilot)[1].startswith("Command")
 
 

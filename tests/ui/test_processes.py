@@ -158,6 +158,20 @@ async def test_keys_typed_right_after_the_end_of_a_filter_are_commands(end: str,
         assert (view.typed, view.state.tree) == (kept, True)
 
 
+async def test_each_key_of_the_list_draws_it_again() -> None:
+    processes = (
+        process(1, 0, cpu_percent=1.0),
+        process(2, 1, user="bo", parent_pid=1, cpu_percent=9.0),
+    )
+    async with settled(app_with(inventory(2), sample(2, processes))) as (app, pilot):
+        await pilot.press("3")
+        view = app.screen.query_one(ProcessesTab).processes
+        for key in ("full_stop", "comma", "I", "P", "M", "N", "t", "right", "left", "u", "u"):
+            before = view.text()
+            await pilot.press(key)
+            assert view.text() != before, key
+
+
 async def test_a_click_on_a_title_sorts_and_again_reverses() -> None:
     async with settled(TableApp(*crowd(50, 2)), (200, 20)) as (app, pilot):
         for title, end in (("PID▲", 0), ("PID▼", 2), ("CPU%▼", 3), ("CPU%▲", 0)):

@@ -137,7 +137,9 @@ def test_the_end_of_processes_is_awaited(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_signal_arrives(child: subprocess.Popen[bytes]) -> None:
+    opened = [*Path("/proc/self/fd").iterdir()]
     send_signal(child.pid, start_of(child), signal.SIGUSR2)
+    assert [*Path("/proc/self/fd").iterdir()] == opened
     assert child.wait(BOUND) == -signal.SIGUSR2
 
 

@@ -162,7 +162,7 @@ def _command(
 ) -> Row:
     """Return the branch of the tree, in at most half of the room, and the command after it."""
     branch = row.branch[-(cells // 2) :]
-    room = max(0, cells - len(branch))
+    room = cells - len(branch)
     style = TEXT
     if row.process.command is None or row.is_parent:
         style = DIM
