@@ -29,8 +29,6 @@ def test_columns_fill_any_width_and_the_sorted_one_is_always_shown(
         (columns.CPU, {"cpu_percent": 0.0}, False),
         (columns.CPU, {"absent": {"cpu_percent": Absence.NO_DATA_YET}}, False),
         (columns.CPU, {"absent": {"cpu_percent": Absence.NOT_SUPPORTED}}, True),
-        (columns.WHERE, {}, True),
-        (columns.WHERE, {"slurm_job": "1"}, False),
     ],
 )
 def test_a_column_is_empty_if_nothing_is_known_of_any(
