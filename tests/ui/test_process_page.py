@@ -216,6 +216,8 @@ async def test_e_begins_with_the_environment_and_keys_scroll_over_all_of_it(
         assert lines(pilot) == top
         await pilot.press("end", "escape", "enter")
         assert lines(pilot)[1].startswith("Command")
+        await pilot.press("end", "e")
+        assert lines(pilot)[1].startswith("Environment")
 
 
 async def test_foreign_text_is_inert(details: Callable[..., None]) -> None:
