@@ -127,7 +127,6 @@ async def test_one_line_says_why_nothing_more_is_known(
         page(pilot).show(process(8, 0), environment=False)  # as a launcher, it is in no sample
         page(pilot).show_telemetry()
         await settle(pilot)
-        assert lines(pilot)[0].startswith("8 ada")
         assert lines(pilot)[0].endswith(", 1h00m ago")
 
 

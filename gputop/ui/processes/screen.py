@@ -215,11 +215,10 @@ class ProcessTab(LiveTab):
 
     @property
     def selected(self) -> Device | None:
-        """Device of that process, else the first one."""
+        """Device of that process; a launcher has none."""
         process = self.process
         uuid = None if process is None else process.device_uuid
-        devices = self.telemetry.devices
-        return self.telemetry.find_device(uuid) or next(iter(devices), None)
+        return self.telemetry.find_device(uuid)
 
     def is_right(self, uuid: str) -> bool:  # noqa: ARG002 - for the tab with panels
         """Return True if the device with that UUID is shown in the right half."""
@@ -275,6 +274,11 @@ class ListTab(ProcessTab):
     ) -> None:
         super().__init__(telemetry, view, name)
         self.processes = view
+
+    @property
+    def selected(self) -> Device | None:
+        """Device of the selected process, else the first one."""
+        return super().selected or next(iter(self.telemetry.devices), None)
 
 
 class ProcessesTab(ListTab):
