@@ -11,7 +11,7 @@ from gputop.agent.device import Absence
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Process
 from gputop.ui.drawing.cells import Row, text_of
-from gputop.ui.drawing.palette import DIM, STRONG
+from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 from gputop.ui.processes import signals
 from gputop.ui.processes.screen import ProcessesTab, ProcessesView
 from gputop.ui.processes.signal_dialog import Order, send
@@ -91,6 +91,7 @@ def test_a_launcher_has_only_its_pid_and_command_and_is_dim() -> None:
     assert text_of(launcher).split() == ["▌", "50", "torchrun", "x.py"]
     assert {span.style for span in launcher if span.text.strip()} == {DIM}
     assert [span.text.strip() for span in rank if span.style == STRONG] == ["3.00 GiB"]
+    assert rank[-1].style == TEXT
 
 
 def test_to_the_side_columns_go_then_the_command_up_to_its_end_and_back() -> None:
