@@ -195,14 +195,13 @@ async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> No
         await read(pilot)
         for key in ("4", "3", "1"):
             await pilot.press(key, "s")
-            await until(
-                pilot, lambda: any("71 % in DataLoader" in n.message for n in app._notifications)
-            )
+            await until(pilot, lambda: "71 % in DataLoader" in noted(app))
+            assert f"Sampling the Python stacks of {PID} for 2" in noted(app)
             app.clear_notifications()
             sampled.assert_awaited_with(PID)
-        sampled.side_effect = StacksError(Problem("Cannot sample", "it has ended", ""))
+        sampled.side_effect = StacksError(Problem("No stacks of 7", "it has ended", "Try again"))
         await pilot.press("s")
-        await until(pilot, lambda: "it has ended." in noted(app))
+        await until(pilot, lambda: "No stacks of 7: it has ended. Try again." in noted(app))
         await pilot.press("4", "f9")
         await until(pilot, lambda: "gputop did not start it" in noted(app))
 

@@ -196,6 +196,7 @@ async def test_hosts_are_filtered_and_sorted() -> None:
         assert [row.machine.name for row in view.state.lines] == ["node1"]
         await pilot.press("escape", "full_stop")
         assert [row.machine.name for row in view.state.lines] == [f"node{n}" for n in range(4)]
+        assert "HOST▲" in view.text()
         await pilot.press(*["full_stop"] * 7)
         assert view.state.sorted_by is host_row.WORST
 

@@ -29,8 +29,6 @@ def test_columns_fill_any_width_and_the_sorted_one_is_always_shown(
         (columns.CPU, {"cpu_percent": 0.0}, False),
         (columns.CPU, {"absent": {"cpu_percent": Absence.NO_DATA_YET}}, False),
         (columns.CPU, {"absent": {"cpu_percent": Absence.NOT_SUPPORTED}}, True),
-        (columns.WHERE, {}, True),
-        (columns.WHERE, {"slurm_job": "1"}, False),
     ],
 )
 def test_a_column_is_empty_if_nothing_is_known_of_any(
@@ -76,15 +74,10 @@ def test_where_a_process_runs(changes: dict[str, Any], text: str) -> None:
     assert columns.WHERE.text(ProcessRow(process(1, 0, **changes))) == text
 
 
-@pytest.mark.parametrize(
-    ("reason", "remedy"),
-    [(Absence.LOST, "try --pid=host"), (Absence.NO_PERMISSION, "run as its user or as root")],
-)
-def test_a_process_that_cannot_be_seen_says_why_and_what_to_do(
-    reason: Absence, remedy: str
-) -> None:
-    text = columns.command_of(unseen(77, 0, reason), 100)
-    assert text.endswith(f": {remedy}")
+def test_a_process_that_cannot_be_seen_says_why_and_what_to_do() -> None:
+    remedies = {Absence.LOST: "try --pid=host", Absence.NO_PERMISSION: "run as its user or as root"}
+    for reason, remedy in remedies.items():
+        assert columns.command_of(unseen(77, 0, reason), 100).endswith(f": {remedy}")
 
 
 def test_mig_instances_are_called_by_their_label() -> None:

@@ -65,6 +65,7 @@ async def test_a_signal_is_sent_after_a_question_that_begins_at_cancel(yes: str)
     async with settled(app, (80, 24)) as (_, pilot):
         await pilot.press("down", "down", "down", "up", "enter")
         question = " ".join(dialog(pilot).split())
+        assert app.screen.query_one(".box").size.width == 56
         assert "Send KILL to 4242 ([red]x␛[2J, a⟨202e⟩b[/]␀ ccc" in question
         assert "on GPU 0, 1?" in question
         await pilot.press("space", "f9", "enter")  # the last one cancels
@@ -81,7 +82,9 @@ async def test_tab_chooses_the_job_with_its_launcher() -> None:
         assert "● 4242" in dialog(pilot)
         members = "torchrun 4200, python 4242, python 4243, python 4244"
         assert f"○ its job (4 processes)  {members}"[:50] in dialog(pilot)
-        await pilot.press("tab", "enter")
+        await pilot.press("tab")
+        assert "● its job (4 processes)" in dialog(pilot)
+        await pilot.press("enter")
         question = f"Send TERM to its job (4 processes) ({members}) on GPU 0, 1, 2?"
         assert question in " ".join(dialog(pilot).split())
         await pilot.press("y")
@@ -138,7 +141,9 @@ def test_the_end_of_processes_is_awaited(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_signal_arrives(child: subprocess.Popen[bytes]) -> None:
+    opened = [*Path("/proc/self/fd").iterdir()]
     send_signal(child.pid, start_of(child), signal.SIGUSR2)
+    assert [*Path("/proc/self/fd").iterdir()] == opened
     assert child.wait(BOUND) == -signal.SIGUSR2
 
 

@@ -72,13 +72,13 @@ def host_rows(telemetry: Telemetry) -> list[HostRow]:
 def is_free(readings: DeviceSample) -> bool:
     """Return True if a GPU has no listed processes and is known to be idle."""
     used, total = readings.memory_used_bytes, readings.memory_total_bytes
-    busy = readings.gpu_utilization_percent or 0
+    busy = readings.gpu_utilization_percent
     answers = readings.state is DeviceState.OK
     if not answers or "processes" in readings.absent or not total:
         return False
     if used is None or used > MOST_USED_SHARE * total:
         return False
-    return busy <= MOST_BUSY_PERCENT
+    return busy is None or busy <= MOST_BUSY_PERCENT
 
 
 def _gravest(gpus: Sequence[HostGpu]) -> tuple[Severity, str]:

@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from gputop.agent.device import Device, DeviceState
 from gputop.agent.snapshot import MachineState
-from gputop.text import count
+from gputop.text import count, visible
 from gputop.ui.drawing.cells import Row, Span, fit
 from gputop.ui.drawing.device_cells import sign_of
 from gputop.ui.drawing.filter_bar import FilterView
@@ -162,5 +162,5 @@ def title_of(rows: Sequence[HostRow]) -> Text:
     free = free_gpus(rows)
     title.append(f" · free {len(free)} of {count(gpus, 'GPU')}", DIM)
     if free:
-        title.append(f": {', '.join(free)}", GOOD)
+        title.append(f": {visible(', '.join(free))}", GOOD)
     return title

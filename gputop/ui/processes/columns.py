@@ -21,8 +21,6 @@ SIDE_CELLS = 16
 """Characters of the command per step to the side."""
 LONGEST_TEXT = 64
 """Most characters of a user, host, pod, job or container."""
-SEARCHED_CHARACTERS = 1024
-"""Most characters of a command for searching and sorting."""
 
 KINDS = {
     ProcessKind.COMPUTE: "compute",
@@ -184,7 +182,7 @@ def _place(row: ProcessRow) -> tuple[int, int] | None:
 def _command(process: Process) -> str:
     if process.command is None:
         return ABSENT
-    return without_folder(process.command[:SEARCHED_CHARACTERS])
+    return without_folder(process.command)
 
 
 HOST = _text(
@@ -349,6 +347,6 @@ def search_text(row: ProcessRow) -> str:
         KINDS[process.kind],
         *places_of(process),
         process.machine,
-        command[:SEARCHED_CHARACTERS],
+        command,
     ]
     return "\n".join(filter(None, texts)).casefold()

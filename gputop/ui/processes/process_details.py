@@ -16,7 +16,6 @@ COMMAND_BYTES = 1 << 15
 """Most bytes of a command line to read. All of them are searched for secrets."""
 ENVIRONMENT_BYTES = 1 << 22
 """Most bytes of an environment to read. The kernel allows a few MiB."""
-STATUS_BYTES = 1 << 16
 MOST_PARENTS = 32
 _STATUS_ROWS = rb"(?m)^(Threads|SigIgn|SigCgt):\s+(\w+)$"
 
@@ -64,7 +63,7 @@ def _read(pid: int, proc: str) -> ProcessDetails:
     status = dict(
         re.findall(
             _STATUS_ROWS,
-            procfs.read(f"{proc}/{pid}/status", STATUS_BYTES),
+            procfs.read(f"{proc}/{pid}/status"),
         ),
     )
     command_line = procfs.read(f"{proc}/{pid}/cmdline", COMMAND_BYTES)

@@ -86,7 +86,8 @@ class ProcessDetailsView(ScrolledPage, FilterView):
             self._problem = str(found)
         else:
             before, self._details, self._problem = self._details, found, ""
-            if before is None or before.environment != found.environment:
+            if before is None:
+                # The environment is that of the start and does not change.
                 self.type(self.typed)
         self.redraw()
 

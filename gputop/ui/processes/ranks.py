@@ -71,7 +71,7 @@ RANK = Column[RankRow](
 HOST = Column[RankRow](
     "HOST",
     10,
-    lambda row: visible(row.process.machine or ABSENT, 64),
+    lambda row: visible(row.process.machine or ABSENT),
     right=False,
     most=20,
 )

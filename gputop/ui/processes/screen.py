@@ -53,6 +53,8 @@ class ProcessesView(ListView[ProcessRow]):
         self._telemetry = telemetry
         self._side = 0
         """Steps of the scrolling to the right."""
+        self._skipped = 0
+        """Characters of the commands that are scrolled over."""
 
     @property
     def process(self) -> Process | None:
@@ -76,14 +78,10 @@ class ProcessesView(ListView[ProcessRow]):
         longest = 0
         for row in self.state.lines:
             longest = max(longest, len(row.process.command or ""))
-        most = self._moving + longest // columns.SIDE_CELLS
+        most = len(columns.moving_columns(self.state.columns))
+        most += longest // columns.SIDE_CELLS
         self._side = max(0, min(most, self._side + step))
         self.redraw()
-
-    @property
-    def _moving(self) -> int:
-        """Number of columns that scroll to the side."""
-        return len(columns.moving_columns(self.state.columns))
 
     def action_sort(self, step: int) -> None:
         self.state.sort_by_next(step)
@@ -111,10 +109,10 @@ class ProcessesView(ListView[ProcessRow]):
         self.redraw()
 
     def slots(self, width: int) -> Sequence[ProcessSlot]:
-        state = self.state
-        return columns.process_slots(
-            width, state.sorted_by, state.columns, self._side
-        )
+        shown, side = self.state.columns, self._side
+        over = max(0, side - len(columns.moving_columns(shown)))
+        self._skipped = over * columns.SIDE_CELLS
+        return columns.process_slots(width, self.state.sorted_by, shown, side)
 
     def nothing(self) -> str:
         """Return why the list is empty. Devices that do not answer have their own message."""
@@ -143,8 +141,7 @@ class ProcessesView(ListView[ProcessRow]):
     def cell_of(self, item: ProcessRow, slot: ProcessSlot) -> Row:
         column = slot.column
         if column is columns.COMMAND:
-            skipped = max(0, self._side - self._moving) * columns.SIDE_CELLS
-            return _command(item, slot.cells, skipped)
+            return _command(item, slot.cells, self._skipped)
         if item.is_parent and column not in columns.PARENT_COLUMNS:
             return [Span(" " * slot.cells)]
         return super().cell_of(item, slot)
@@ -162,7 +159,7 @@ def _command(
 ) -> Row:
     """Return the branch of the tree, in at most half of the room, and the command after it."""
     branch = row.branch[-(cells // 2) :]
-    room = max(0, cells - len(branch))
+    room = cells - len(branch)
     style = TEXT
     if row.process.command is None or row.is_parent:
         style = DIM
@@ -218,11 +215,10 @@ class ProcessTab(LiveTab):
 
     @property
     def selected(self) -> Device | None:
-        """Device of that process, else the first one."""
+        """Device of that process; a launcher has none."""
         process = self.process
         uuid = None if process is None else process.device_uuid
-        devices = self.telemetry.devices
-        return self.telemetry.find_device(uuid) or next(iter(devices), None)
+        return self.telemetry.find_device(uuid)
 
     def is_right(self, uuid: str) -> bool:  # noqa: ARG002 - for the tab with panels
         """Return True if the device with that UUID is shown in the right half."""
@@ -278,6 +274,11 @@ class ListTab(ProcessTab):
     ) -> None:
         super().__init__(telemetry, view, name)
         self.processes = view
+
+    @property
+    def selected(self) -> Device | None:
+        """Device of the selected process, else the first one."""
+        return super().selected or next(iter(self.telemetry.devices), None)
 
 
 class ProcessesTab(ListTab):

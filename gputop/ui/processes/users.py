@@ -49,7 +49,7 @@ COLUMNS = (
     Column[UserRow](
         "USER",
         20,
-        lambda row: visible(row.name, 64),
+        lambda row: visible(row.name),
         lambda row: row.totals.user,
         right=False,
     ),
