@@ -12,7 +12,7 @@ from gputop.stream.child import Snapshot, StreamError
 from tests.commands.conftest import STOPPED, Prepared, Ran
 from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP
-from tests.streams import NO_DRIVER, device, inventory, no_driver, process, readings, sample
+from tests.streams import NO_DRIVER, device, inventory, lost, no_driver, process, readings, sample
 from tests.terminal import SHOW_CURSOR, Terminal
 
 BOUND = 60.0
@@ -45,11 +45,17 @@ def test_a_driver_problem_is_said_on_standard_error(ran: Ran) -> None:
 def test_a_list_is_of_gpus_and_instances_only(ran: Ran) -> None:
     gpu = device(0, name="A\x1b[2J")
     part = device(0, uuid="MIG-1", parent_uuid=gpu.uuid, mig_index=12, name="A MIG 1c.2g.10gb")
-    found = dataclasses.replace(inventory(1), devices=(gpu, part))
-    status, out, _ = ran([Snapshot(found, sample(1))], "status", "-L")
+    gone = device(2, absent={"uuid": Absence.LOST})
+    found = dataclasses.replace(inventory(1), devices=(gpu, part, gone))
+    seen = dataclasses.replace(sample(1), devices=(*sample(1).devices, lost(2)))
+    status, out, _ = ran([Snapshot(found, seen)], "status", "-L")
     assert (status, out.splitlines()) == (
         0,
-        [f"GPU 0: A␛[2J (UUID: {gpu.uuid})", "  MIG 1c.2g.10gb  Device 12: (UUID: MIG-1)"],
+        [
+            f"GPU 0: A␛[2J (UUID: {gpu.uuid})",
+            "  MIG 1c.2g.10gb  Device 12: (UUID: MIG-1)",
+            "GPU 2: lost",
+        ],
     )
     status, out, _ = ran([Snapshot(no_driver(), sample(0))], "status", "--list-gpus")
     assert (status, out) == (3, "")

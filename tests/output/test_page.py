@@ -161,6 +161,7 @@ def test_alerts_are_under_the_table() -> None:
     readings = dataclasses.replace(SAMPLE.devices[0], ecc_uncorrected=2)
     sample = dataclasses.replace(SAMPLE, devices=(readings, *SAMPLE.devices[1:]))
     assert page(INVENTORY, sample).split("\n")[5:] == ["GPU 0: 2 uncorrected ECC errors"]
+    assert page(INVENTORY, sample, View(colour=True)).split("\n")[5].startswith("\x1b[1;31mGPU 0")
     narrow = page(INVENTORY, sample, View(width=24)).split("\n")[5:]
     assert narrow == ["GPU 0: 2 uncorrected ECC", "errors"]
 
