@@ -157,9 +157,7 @@ SPEAKS: list[Case] = [
     says("straggler", WARNING, "below the median of its 3 peers: by 15 %", job, {CLOCK: 1500}),
     says("straggler", WARNING, "SM clock below GPU 1: by 15 %", job, {CLOCK: 1500}, 2),
     says("straggler", WARNING, "15 %", job, {CLOCK: 1500}, slurm_job=None, parent_pid=390),
-    says(
-        "straggler", WARNING, "rank 0 may delay", job, {CLOCK: 1500}, job_id="a", world_size=4
-    ),
+    says("straggler", WARNING, "rank 0 may delay", job, {CLOCK: 1500}, job_id="a", world_size=4),
     says("held_up", WARNING, "all ranks but 0 wait in a collective for rank 0", ranks),
     says("held_up", WARNING, "collective for rank 0 (pid 4000)", ranks, machine="node02"),
     says("imbalance", INFORMATION, "memory in use than the median of its 3", job, {USED: 76 * GIB}),
