@@ -243,8 +243,10 @@ def test_processes_are_sorted_and_those_without_the_value_are_last(
     ]
 
 
-def test_containers_are_a_column_if_there_are_any() -> None:
+def test_containers_are_a_column_if_there_are_any_and_time_if_there_is_room() -> None:
     assert "container" not in page(INVENTORY, SAMPLE, View(processes="below"))
+    narrow = [page(INVENTORY, SAMPLE, View(processes="below", width=room)) for room in (62, 63)]
+    assert ["  time  command" in each for each in narrow] == [False, True]
     xorg, train, unknown = SAMPLE.processes
     command = f"python train.py {'x' * 200}"
     container = f"\x1b[2J{'c' * 65}"
