@@ -44,13 +44,12 @@ def terminal_size(descriptor: int = 1) -> tuple[int, int]:
     The size in the environment may be outdated after a resize. It is used only if the terminal has
     no size, such as a serial line.
     """
-    try:
-        columns, rows = os.get_terminal_size(descriptor)
-    except (OSError, ValueError):
-        columns = rows = 0
-    if not (columns and rows):
-        columns, rows = shutil.get_terminal_size()
-    return min(columns, COLUMNS), min(rows, ROWS)
+    size = None
+    with contextlib.suppress(OSError, ValueError):
+        size = os.get_terminal_size(descriptor)
+    if size is None or not all(size):
+        size = shutil.get_terminal_size()
+    return min(size.columns, COLUMNS), min(size.lines, ROWS)
 
 
 def open_terminal() -> int:

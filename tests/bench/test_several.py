@@ -224,7 +224,6 @@ def test_json_is_a_list_also_where_one_has_failed(capsys: pytest.CaptureFixture[
     assert second["problem"] == {"what": "It broke", "why": "it did", "remedy": "Mend it"}
     assert second["status"] == 3
     assert said.err == "gputop: error: It broke: it did. Mend it\n"
-    # The ranks of a collective have one problem.
     assert report_runs([failed(each) for each in GPUS], parsed("collective")) == 3
     assert capsys.readouterr().err == said.err
 

@@ -23,6 +23,7 @@ def test_it_prints_a_schema(name: str) -> None:
 def test_the_stream() -> None:
     lines = printed("stream", "--demo", "--count", "2", "--interval", "0.25").splitlines()
     assert json.loads(lines[0])["interval_seconds"] == 0.25
+    assert json.loads(lines[-1])["devices"][0]["sm_active_percent"] is not None
     lines += [to_line(streams.inventory(3)), to_line(EVERY), to_line(streams.sample())]
     assert {json.loads(line)["type"] for line in lines} == {"inventory", "sample"}
     for line in lines:

@@ -12,7 +12,7 @@ from gputop.stream.child import Snapshot, StreamError
 from tests.commands.conftest import STOPPED, Prepared, Ran
 from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP
-from tests.streams import NO_DRIVER, device, inventory, no_driver, process, readings, sample
+from tests.streams import NO_DRIVER, device, inventory, lost, no_driver, process, readings, sample
 from tests.terminal import SHOW_CURSOR, Terminal
 
 BOUND = 60.0
@@ -45,11 +45,17 @@ def test_a_driver_problem_is_said_on_standard_error(ran: Ran) -> None:
 def test_a_list_is_of_gpus_and_instances_only(ran: Ran) -> None:
     gpu = device(0, name="A\x1b[2J")
     part = device(0, uuid="MIG-1", parent_uuid=gpu.uuid, mig_index=12, name="A MIG 1c.2g.10gb")
-    found = dataclasses.replace(inventory(1), devices=(gpu, part))
-    status, out, _ = ran([Snapshot(found, sample(1))], "status", "-L")
+    gone = device(2, absent={"uuid": Absence.LOST})
+    found = dataclasses.replace(inventory(1), devices=(gpu, part, gone))
+    seen = dataclasses.replace(sample(1), devices=(*sample(1).devices, lost(2)))
+    status, out, _ = ran([Snapshot(found, seen)], "status", "-L")
     assert (status, out.splitlines()) == (
         0,
-        [f"GPU 0: A␛[2J (UUID: {gpu.uuid})", "  MIG 1c.2g.10gb  Device 12: (UUID: MIG-1)"],
+        [
+            f"GPU 0: A␛[2J (UUID: {gpu.uuid})",
+            "  MIG 1c.2g.10gb  Device 12: (UUID: MIG-1)",
+            "GPU 2: lost",
+        ],
     )
     status, out, _ = ran([Snapshot(no_driver(), sample(0))], "status", "--list-gpus")
     assert (status, out) == (3, "")
@@ -111,6 +117,7 @@ LATER = with_readings(pcie_rx_bytes_per_second=5 << 20)
         ("pcie-rx", (EARLY, EARLY, EARLY, EARLY, LATER), 4, "–"),
         ("pcie-rx", (EARLY, STOPPED), 2, "–"),
         ("busy", (EARLY, LATER), 1, "97 %"),
+        ("sm-active", (LATER,), 1, "–"),
     ],
 )
 def test_a_column_that_needs_two_readings_gets_them(
@@ -118,27 +125,16 @@ def test_a_column_that_needs_two_readings_gets_them(
 ) -> None:
     prepared = Prepared(*found)
     status, out, _ = ran(prepared, "status", "--columns", columns)
-    assert (status, prepared.taken, prepared.asked["interval"]) == (0, taken, 0.5)
+    assert (status, prepared.taken) == (0, taken)
+    assert prepared.asked == {"interval": 0.5, "gpm": columns == "sm-active"}
     assert out.splitlines()[-1].strip() == shown
-
-
-@pytest.mark.parametrize(
-    ("arguments", "gpm"),
-    [([], False), (["--columns", "busy"], False), (["--columns", "sm-active"], True)],
-)
-def test_profiling_counters_are_sampled_for_who_looks_at_them(
-    ran: Ran, arguments: list[str], gpm: bool
-) -> None:
-    prepared = Prepared(ONE)
-    assert ran(prepared, "status", *arguments)[0] == 0
-    assert prepared.asked == {"interval": 0.5, "gpm": gpm}
 
 
 def test_watching_into_a_pipe_appends(ran: Ran) -> None:
     """Until Ctrl+C, which is no fault; what breaks off is said beside it."""
     prepared = Prepared(ONE, STOPPED, ONE, KeyboardInterrupt())
     status, out, err = ran(prepared, "status", "--watch", "2.5")
-    assert (status, prepared.asked["interval"]) == (0, 2.5)
+    assert (status, prepared.asked) == (0, {"interval": 2.5, "gpm": False})
     first, second = out.split("\n\n")
     assert f"{first}\n" == second
     assert err.startswith("gputop: The sampler stopped: ␛[31mred␊alert. ")

@@ -89,7 +89,6 @@ def test_json_has_evidence_as_numbers_with_units(ran: Ran) -> None:
         ({"clock_event_reasons": ("sw_power_cap",)}, FINE, "No problem found"),
         (STARVED, FINE, "No problem so far"),
         (HOT, DEGRADED, "1 warning: "),
-        ({"ecc_uncorrected": 2}, FAULT, "1 fault: "),
         ({"ecc_uncorrected": 2, **HOT}, FAULT, "1 fault, 1 warning: "),
     ],
 )

@@ -23,7 +23,7 @@ SITE = Site(
     xid=[({"UUID": uuid(3)}, 79)],
     clock_event_reasons=[({"UUID": uuid(5)}, 64)],
     names=[(labels(n, rack="r1", pod=STRANGE, job="other"), 1) for n in range(20)],
-    beat=[({"UUID": uuid(n)}, NOW - (400 if n >= 16 else 5)) for n in range(20)],
+    beat=[({"UUID": uuid(n)}, NOW - (400 if n >= 18 else 5)) for n in range(20)],
 )
 
 
@@ -35,11 +35,11 @@ def test_the_page() -> None:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"{fake.url} · ")
-    assert lines[1].startswith("20 GPUs · 3 hosts · 1 model · 1 fault · 4 stale · 1 warning · ")
+    assert lines[1].startswith("20 GPUs · 3 hosts · 1 model · 1 fault · 2 stale · 1 warning · ")
     assert lines[1].endswith("median busy 90% · memory 1.17/1.56 TiB · power 12.0 kW")
     assert lines[2].startswith("FAULT    node0:3         Xid 79: the GPU has fallen off the bus")
     assert "H100 80GB HBM3 r1" in lines[2]
-    assert lines[3].startswith("STALE    node2 (4 GPUs)  No readings for 6:40: its series are gone")
+    assert lines[3].startswith("STALE    node2 (2 GPUs)  No readings for 6:40: its series are gone")
     assert lines[4].startswith("WARNING  node0:5         Throttled by heat (hardware), 60°C")
     assert len(lines) == 5
     assert "\x1b" not in done.stdout
@@ -55,12 +55,16 @@ def test_forty_findings_are_listed_and_the_others_counted() -> None:
     assert (len(rows), last) == (40, "– 10 more: --json has all")
     narrow = [page(shown, "", "", width, colour=False) for width in (82, 83)]
     assert ["H100" in each for each in narrow] == [False, True]
+    far = dataclasses.replace(gpus[0], host="h" * 60)
+    found = fleet(0, gpus=(far,), findings=find([far], Known()))
+    assert f"  {'h' * 39}…  Xid" in page(found, "", "", None, colour=False)
 
 
 def test_json_has_totals_and_where_each_finding_is() -> None:
     with FakePrometheus(SITE) as fake:
         done = run("status", "--prometheus", fake.url, "--json")
     document = json.loads(done.stdout)
+    assert document["schema"] == 1
     assert document["totals"] == {
         "gpus": 20,
         "instances": 0,
@@ -69,11 +73,11 @@ def test_json_has_totals_and_where_each_finding_is() -> None:
         "power_watts": 20 * 600.5,
         "memory_used_bytes": 20.0 * (60 << 30),
         "memory_total_bytes": 20.0 * (80 << 30),
-        "gpus_with_findings": 6,
-        "findings": {"fault": 1, "stale": 4, "warning": 1},
+        "gpus_with_findings": 4,
+        "findings": {"fault": 1, "stale": 2, "warning": 1},
     }
     found = [(each["kind"], each["host"], each["index"]) for each in document["wrong"]]
-    stale = [("stale", "node2", str(index)) for index in range(4)]
+    stale = [("stale", "node2", str(index)) for index in (2, 3)]
     assert found == [("xid", "node0", "3"), *stale, ("thermal", "node0", "5")]
     assert document["read_at"]["power_watts"] == NOW - 5
 

@@ -60,7 +60,6 @@ GEFORCE = streams.device(5, compute_capability="8.9")
         (GEFORCE, None, f"q{RESET}"),
         (HERE, None, f"q{RESET}{NVLINK}"),
         (H100, None, f"q{RESET}{NVLINK}"),
-        (H100, streams.lost(5, DeviceState.NEEDS_RESET), f"q{RESET}{NVLINK}"),
         (H100, streams.readings(5, absent=NO_NVLINK), f"q{RESET}"),
         (GEFORCE, streams.readings(5, nvlink_rx_bytes_per_second=0), f"q{RESET}{NVLINK}"),
         (INSTANCE, None, f"q{RESET}{NVLINK}"),

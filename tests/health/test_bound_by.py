@@ -108,7 +108,7 @@ CASES = [
     Case("loader with a slow disk", INPUT, "idle 51 %, every 8.0 s", {BUSY: LOADER}),
     Case("loader behind a full core", INPUT, "idle 45 %", {BUSY: 55}),
     Case("hot in between, but it waits", INPUT, "idle 45 %", {**HOT, BUSY: 55}),
-    Case("load of a container", UNKNOWN, "no process is listed", {BUSY: 55}, processes=NOBODY),
+    Case("load of a container", UNKNOWN, "is listed: idle 45 %", {BUSY: 55}, processes=NOBODY),
     Case("copies without a kernel", TRANSFERS, "receives most: 81 % of 58.7", COPIES, of=IDLE),
     Case("nobody", IDLES, "hardly any work: busy 0 %", {}, of=IDLE, processes=NOBODY),
     Case("desktop", IDLES, "busy 6 %", {BUSY: 6}, of=IDLE, processes=GAME),

@@ -45,6 +45,7 @@ def test_slowness_comes_before_hardware_that_works_and_that_before_what_is_norma
     causes = find_causes([ECC, normal, starved(0), HEAT])
     assert rules_of(causes) == ["thermal", "input_bound", "ecc", "power_capped"]
     assert [place_of(cause[0]) for cause in causes] == [1, 1, 2, 3]
+    assert place_of(replace(ECC, rule="state")) == 0
     dearer = replace(starved(0), cost_percent=45.0)
     assert rules_of(find_causes([replace(HEAT, cost_percent=12.0), dearer])) == [
         "input_bound",

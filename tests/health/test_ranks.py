@@ -9,7 +9,6 @@ from gputop.health.judge import NoFinding
 from gputop.health.ranks import FALLEN, Job, compare, find_jobs, in_order
 from tests.health.histories import (
     BUSY,
-    CLOCK,
     IDLE,
     NO_GPM,
     SM,
@@ -197,18 +196,6 @@ def test_a_rank_whose_host_is_slow_is_named() -> None:
     assert finding(machine, "held_up", 2).cost_percent == 0  # power does not show a share
     less_busy = ranks({}, {}, {BUSY: 67})
     assert finding(less_busy, "held_up", 2).cost_percent == 30
-
-
-def test_a_rank_of_another_machine_has_another_remedy() -> None:
-    machine = ranks(SPINS, SPINS, IDLE, machine="node02")
-    assert finding(machine, "held_up", 2).remedy == (
-        "See where it is: `py-spy dump --pid 4002` on node02"
-    )
-
-
-def test_a_slow_clock_names_the_rank() -> None:
-    found = finding(ranks({}, {CLOCK: 1400}, {}, {}, seconds=90), "straggler", 1)
-    assert found.title == "rank 1 may delay its job, SM clock below the median of its 3 peers"
 
 
 def test_ranks_that_cannot_be_compared() -> None:

@@ -85,9 +85,10 @@ def job(changes: Mapping[str, Any], many: int = 4, **process: Any) -> Machine:
     return several(changes, *[WORKING] * (many - 1), **process).watched(90)
 
 
-def ranks(seconds: float = 90) -> Machine:
+def ranks(seconds: float = 90, **process: Any) -> Machine:
     waits = {BUSY: 100, SM: 12.0, TENSOR: 0.0}
-    return several({}, waits, waits, world_size=3, job_id="node01:29500").watched(seconds)
+    process = {"world_size": 3, "job_id": "node01:29500"} | process
+    return several({}, waits, waits, **process).watched(seconds)
 
 
 Case = tuple[str, Callable[[], Machine], Severity, str]
@@ -156,7 +157,9 @@ SPEAKS: list[Case] = [
     says("straggler", WARNING, "below the median of its 3 peers: by 15 %", job, {CLOCK: 1500}),
     says("straggler", WARNING, "SM clock below GPU 1: by 15 %", job, {CLOCK: 1500}, 2),
     says("straggler", WARNING, "15 %", job, {CLOCK: 1500}, slurm_job=None, parent_pid=390),
+    says("straggler", WARNING, "rank 0 may delay", job, {CLOCK: 1500}, job_id="a", world_size=4),
     says("held_up", WARNING, "all ranks but 0 wait in a collective for rank 0", ranks),
+    says("held_up", WARNING, "collective for rank 0 (pid 4000)", ranks, machine="node02"),
     says("imbalance", INFORMATION, "memory in use than the median of its 3", job, {USED: 76 * GIB}),
     says("imbalance", INFORMATION, "work may be uneven: 41 %, they 97 %", job, {BUSY: 41}),
     says("xid", FAULT, "Xid 79: the GPU has", one, events=(at(10, 79), at(20, 31))),

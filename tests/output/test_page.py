@@ -161,6 +161,7 @@ def test_alerts_are_under_the_table() -> None:
     readings = dataclasses.replace(SAMPLE.devices[0], ecc_uncorrected=2)
     sample = dataclasses.replace(SAMPLE, devices=(readings, *SAMPLE.devices[1:]))
     assert page(INVENTORY, sample).split("\n")[5:] == ["GPU 0: 2 uncorrected ECC errors"]
+    assert page(INVENTORY, sample, View(colour=True)).split("\n")[5].startswith("\x1b[1;31mGPU 0")
     narrow = page(INVENTORY, sample, View(width=24)).split("\n")[5:]
     assert narrow == ["GPU 0: 2 uncorrected ECC", "errors"]
 
@@ -242,8 +243,10 @@ def test_processes_are_sorted_and_those_without_the_value_are_last(
     ]
 
 
-def test_containers_are_a_column_if_there_are_any() -> None:
+def test_containers_are_a_column_if_there_are_any_and_time_if_there_is_room() -> None:
     assert "container" not in page(INVENTORY, SAMPLE, View(processes="below"))
+    narrow = [page(INVENTORY, SAMPLE, View(processes="below", width=room)) for room in (62, 63)]
+    assert ["  time  command" in each for each in narrow] == [False, True]
     xorg, train, unknown = SAMPLE.processes
     command = f"python train.py {'x' * 200}"
     container = f"\x1b[2J{'c' * 65}"

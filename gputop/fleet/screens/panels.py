@@ -259,6 +259,6 @@ def _readings(gpu: Gpu, state: FleetState) -> Iterator[Row]:
     )
     for name, text, field in shown:
         lag = state.fleet.lag_seconds(field)
-        older = f" ({duration(lag)} older)" if lag > 0 else ""
+        older = f" ({duration(lag)} older)" if lag else ""
         if text != ABSENT:
             yield [Span(name, DIM), reading(text), Span(older, DIM)]
