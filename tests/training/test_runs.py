@@ -287,10 +287,7 @@ def test_a_process_that_writes_to_no_file_is_named() -> None:
 def test_a_command_of_another_user_is_stopped_through_its_terminal(
     name: str, tmp_path: Path
 ) -> None:
-    """`sudo` takes no signal from an ordinary user. The relay must not die of that.
-
-    It needs no pidfd, which conda's Python does not have and sandboxes refuse.
-    """
+    """`sudo` takes no signal of others. It needs no pidfd, which conda's Python does not have."""
     code = (
         "import os, sys; from gputop.training import relay\n"
         "def refuse(*_): raise PermissionError\n"
