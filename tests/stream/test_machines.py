@@ -94,6 +94,7 @@ async def test_two_machines_are_one_stream(ssh: FakeSsh) -> None:
         assert labels == ["a:0", "a:1", "b:0", "b:1"]
         assert watch.driver() is DriverState.OK
         assert watch.inventory.driver_version == "580.65.06"
+        assert watch.inventory.cpu_name is None
         assert watch.inventory.interval_seconds == INTERVAL
         uuids = [device.uuid for device in watch.inventory.devices]
         assert [reading.uuid for reading in sample.devices] == uuids
@@ -108,6 +109,7 @@ async def test_a_sample_comes_with_the_last_of_them_and_not_by_a_clock(ssh: Fake
         await watch.until(all_ok)
         for _ in range(3):
             assert all_ok(await watch.sample())
+        assert {child._wanted["next"] for child in watch.machines._children.values()} == {True}
         # Each one is asked for.
         await watch.until(lambda _: (ssh.folder / "asked").read_bytes().count(b"next") > 3)
 
@@ -124,6 +126,7 @@ async def test_this_machine_is_one_of_them_without_ssh(
             *("localhost:0", "localhost:1")
         ]
         assert sample.host == streams.host()
+        assert watch.inventory.cpu_name == "AMD EPYC 9654"
 
 
 async def test_snapshots_are_taken_at_the_same_time_in_the_order_asked_for(ssh: FakeSsh) -> None:

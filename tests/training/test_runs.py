@@ -226,8 +226,9 @@ def test_the_running_one_is_found_first_and_a_name_may_be_short() -> None:
     assert find_run("zz").command == ("true",)
     with pytest.raises(RunError, match="There is no run nothing"):
         find_run("nothing")
-    first.signal(signal.SIGTERM)
+    first.signal(signal.SIGKILL)
     relay.wait(PATIENCE)
+    assert find_run(first.name).status == -signal.SIGKILL
 
 
 def test_a_damaged_folder_is_no_run(data_folder: Path) -> None:
