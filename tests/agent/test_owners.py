@@ -82,8 +82,7 @@ def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
     assert owner.memory_resident_bytes
     assert (owner.parent_pid, owner.parent_start_time) == (os.getpid(), this.create_time())
     assert (owner.parent_command or "").startswith(this.cmdline()[0])
-    used = (owner.children_cpu_percent, owner.children_cpu_most_percent)
-    assert (owner.children, used) == (0, (0.0, 0.0))
+    assert owner.children == owner.children_cpu_percent == owner.children_cpu_most_percent == 0
     assert owner.absent == {"cpu_percent": Absence.NO_DATA_YET}
 
 

@@ -69,14 +69,11 @@ def test_a_step_counts_if_it_is_of_this_rank(
     assert [*made.points][1:] == ([] if done is None else [Point(seconds, done)])
 
 
-@pytest.mark.parametrize(
-    ("step", "total", "seconds"), [(99, 100, 600), (100, 100, 60), (5, None, 60)]
-)
-def test_a_counter_is_open_for_some_time(step: int, total: int | None, seconds: float) -> None:
-    made = Counter("bar")
-    made.add(step, total, 0.0)
-    assert made.is_open(seconds)
-    assert not made.is_open(seconds + 0.1)
+def test_a_counter_is_open_for_some_time() -> None:
+    for step, total, seconds in ((99, 100, 600), (100, 100, 60), (5, None, 60)):
+        made = Counter("bar")
+        made.add(step, total, 0.0)
+        assert [made.is_open(seconds), made.is_open(seconds + 0.1)] == [True, False]
 
 
 def test_the_main_counter_has_most_steps() -> None:
