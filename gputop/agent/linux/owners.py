@@ -162,16 +162,14 @@ class Owners:
             wanted.add(pid)
             yield pid, self._owner_of(pid)
         texts = set()
-        containers = set()
         for pid in [*self._known]:
             known = self._known[pid]
             if pid in wanted:
                 texts |= {known.key, known.parent_key}
-                containers.add(known.cgroup)
             else:
                 del self._known[pid]
         self._texts.keep(texts)
-        self._containers.keep(containers)
+        self._containers.keep(())
 
     def _owner_of(self, pid: int) -> Facts:
         now = time.monotonic()
