@@ -254,6 +254,8 @@ def test_what_has_no_command_line_has_a_name(clock: Time, proc: FakeProc, owners
 def test_command_lines(proc: FakeProc, owners: Owners, raw: bytes, command: str) -> None:
     proc.add(command=raw)
     assert find(owners, 7).command == command
+    unmasked = find(Owners(proc.path, secrets=True), 7).unmasked or command
+    assert (unmasked == command) is ("****" not in command)
 
 
 def test_hidepid_1(proc: FakeProc, owners: Owners) -> None:

@@ -127,6 +127,7 @@ AWAY = [
 
 def test_why_a_host_is_away_and_what_to_do(snapshot: Any) -> None:
     told = [str(explain_absence("b", each)) for each in AWAY]
+    told.append(str(explain_absence("localhost", ended("", 3))))
     assert all(text.isprintable() for text in told)
     assert "\n".join(told) == snapshot
     limit = process_limit_problem("b is unreachable")  # of `ssh` itself
