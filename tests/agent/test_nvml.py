@@ -116,6 +116,11 @@ def test_what_is_no_number_is_missing(
     assert found == {name: absence}
 
 
+def test_a_total_of_no_memory_is_none(nvml: FakeDriver) -> None:
+    absent = OneDevice(nvml, replace(DEVICE, memory_total_bytes=0)).read().absent
+    assert {absent[f"memory_{part}_bytes"] for part in ("total", "used", "free")} == {NO}
+
+
 def test_a_device_that_only_says_who_it_is(nvml: FakeDriver) -> None:
     one = OneDevice(nvml, DEVICE)
     one.read()
