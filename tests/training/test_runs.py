@@ -205,8 +205,7 @@ def test_steps_a_second_are_those_that_the_loop_counts() -> None:
     training = training_of(run)
     until(lambda: not training.update() and training.ended)
     relay.wait(PATIENCE)
-    assert training.run is not None
-    assert training.run.ended
+    assert training.run == read_run(run.folder)
     main = training.progress.main(training.clock())
     assert main is not None
     own = float((run.folder / OUTPUT).read_bytes().split()[-1])
