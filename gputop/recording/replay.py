@@ -56,7 +56,6 @@ class Replay:
         self._wanted: float | None = None
         """Target of a seek after the current frame."""
         self._changed = asyncio.Event()
-        recording.scan_more()
         self._source = recording.records_from(0)
         self._number = 0
         """Number of the next sample in `_source`."""
@@ -96,7 +95,6 @@ class Replay:
     def change_speed(self, step: int) -> None:
         """Double the speed, or halve it for a negative `step`."""
         self.speed = max(SLOWEST, min(FASTEST, self.speed * 2.0**step))
-        self._changed.set()
 
     def seek(self, seconds: float) -> None:
         """Move forward or back, within the known part of the recording."""
@@ -138,7 +136,7 @@ class Replay:
                 await self._wait(None)
 
     async def _wait(self, seconds: float | None) -> None:
-        """Wait for a pause, seek or change of speed, at most `seconds`."""
+        """Wait for a pause or seek, at most `seconds`."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
         self._changed.clear()

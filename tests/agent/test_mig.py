@@ -162,7 +162,8 @@ def test_a_lost_gpu_takes_its_instances_along_and_brings_them_back(nvml: FakeDri
 def test_mig_is_switched_on_and_off(nvml: FakeDriver) -> None:
     gpu = Gpu(nvml, SMALL)
     for mode, word, found in ((0, "disabled", ["0"]), (1, "enabled", ["0", "0:0"])) * 2:
-        assert labels(gpu.now(10.0, mig_mode=mode)) == found
+        assert labels(gpu.now(10.0, mig_mode=mode, fan_percent=40 + mode)) == found
+        assert gpu.now(1.0)[0].sample.fan_percent == 40 + mode, "nothing from before"
         assert gpu.reader.device.mig_mode == word
 
 

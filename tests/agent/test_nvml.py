@@ -116,6 +116,22 @@ def test_what_is_no_number_is_missing(
     assert found == {name: absence}
 
 
+def test_a_total_of_no_memory_is_none(nvml: FakeDriver) -> None:
+    absent = OneDevice(nvml, replace(DEVICE, memory_total_bytes=0)).read().absent
+    assert {absent[f"memory_{part}_bytes"] for part in ("total", "used", "free")} == {NO}
+
+
+def test_a_device_that_only_says_who_it_is(nvml: FakeDriver) -> None:
+    one = OneDevice(nvml, DEVICE)
+    one.read()
+    nvml.forget_calls()
+    one.read()
+    nvml.change(0, fail=dict.fromkeys(nvml.calls(0), UNKNOWN))
+    (reading,) = start().readers()[0].read(gpm=False)
+    assert reading.sample.state is DeviceState.NOT_RESPONDING
+    assert reading.device.uuid == one.reader.device.uuid
+
+
 def test_a_device_lost_in_between_comes_back(nvml: FakeDriver) -> None:
     nvml.write(DEVICE, DEVICE)
     reader, other = start().readers()

@@ -82,7 +82,7 @@ def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
     assert owner.memory_resident_bytes
     assert (owner.parent_pid, owner.parent_start_time) == (os.getpid(), this.create_time())
     assert (owner.parent_command or "").startswith(this.cmdline()[0])
-    assert (owner.children, owner.children_cpu_percent) == (0, 0.0)
+    assert owner.children == owner.children_cpu_percent == owner.children_cpu_most_percent == 0
     assert owner.absent == {"cpu_percent": Absence.NO_DATA_YET}
 
 
@@ -261,6 +261,8 @@ def test_what_has_no_command_line_has_a_name(clock: Time, proc: FakeProc, owners
 def test_command_lines(proc: FakeProc, owners: Owners, raw: bytes, command: str) -> None:
     proc.add(command=raw)
     assert find(owners, 7).command == command
+    unmasked = find(Owners(proc.path, secrets=True), 7).unmasked or command
+    assert (unmasked == command) is ("****" not in command)
 
 
 def test_hidepid_1(proc: FakeProc, owners: Owners) -> None:

@@ -164,8 +164,10 @@ def test_sms_are_counted_by_their_cores(
     nvml: FakeDriver, capability: tuple[int, int], cores: int, count: int | None
 ) -> None:
     major, minor = capability
-    capable: dict[str, Any] = {"compute_capability_major": major, "compute_capability_minor": minor}
-    device = OneDevice(nvml, FakeDevice(gpu_cores=cores, **capable)).reading().device
+    said = FakeDevice(
+        gpu_cores=cores, compute_capability_major=major, compute_capability_minor=minor
+    )
+    device = OneDevice(nvml, said).reading().device
     assert device.sm_count == count
     assert device.absent.get("sm_count") == (None if count else "not_supported")
 
@@ -185,26 +187,18 @@ def test_all_bits_set_is_not_available(nvml: FakeDriver) -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "held", "attributed", "unattributed", "reason"),
+    ("used", "held", "expected"),
     [
-        (50, (30, 5), 35, 15, None),
-        (50, (), 0, 50, None),
-        (10, (30,), 30, 0, None),  # the lists are older than the memory
-        (50, (30, None), None, None, "not_supported"),
+        (50, (30, 5), [35, 15]),
+        (50, (), [0, 50]),
+        (10, (30,), [30, 0]),  # the lists are older than the memory
+        (50, (30, None), ["not_supported", "not_supported"]),
     ],
 )
 def test_memory_that_no_listed_process_explains(
-    nvml: FakeDriver,
-    used: int,
-    held: tuple[int | None, ...],
-    attributed: int | None,
-    unattributed: int | None,
-    reason: str | None,
+    nvml: FakeDriver, used: int, held: tuple[int | None, ...], expected: list[int | str]
 ) -> None:
     processes = tuple(FakeProcess(pid, memory_bytes=size) for pid, size in enumerate(held, 1))
-    device = FakeDevice(memory_used_bytes=used, processes=processes)
-    sample = OneDevice(nvml, device).read()
-    found = (sample.memory_attributed_bytes, sample.memory_unattributed_bytes)
-    assert found == (attributed, unattributed)
+    sample = OneDevice(nvml, FakeDevice(memory_used_bytes=used, processes=processes)).read()
     names = ("memory_attributed_bytes", "memory_unattributed_bytes")
-    assert [sample.absent.get(name) for name in names] == [reason, reason]
+    assert [sample.absent.get(name, getattr(sample, name)) for name in names] == expected

@@ -52,12 +52,9 @@ def test_each_comes_once_and_the_first_reading_only_begins(nvml: FakeDriver) -> 
     assert machine.ring(rows(range(1, 11))) == ()
     assert machine.ring(rows(range(4, 17))) == (11, 12, 13, 14, 15, 16)
     assert machine.sample().gpu_utilization_samples_seconds == 0.2
+    assert [_median(steps) for steps in ((9, 1), (1, 9, 2), (4, 1, 9, 2))] == [5, 2, 3]
     assert machine.ring(rows(range(9, 18))) == (17,)
     assert machine.ring(rows(range(9, 18))) == ()
-
-
-def test_the_middle_of_the_steps() -> None:
-    assert [_median(steps) for steps in ((9, 1), (1, 9, 2), (4, 1, 9, 2))] == [5, 2, 3]
 
 
 def test_a_clock_that_is_set_back(nvml: FakeDriver) -> None:

@@ -28,7 +28,10 @@ def test_it_is_read_as_written_from_every_sample_on(tmp_path: Path, name: str) -
     records[20:20] = [other]  # before sample 19
     event = Event(1.0, None, "xid", 79)
     records[3] = dataclasses.replace(records[3], events=(event,))  # type: ignore[arg-type]
-    recording = recordings.scanned(recordings.write(tmp_path / name, records))
+    path = recordings.write(tmp_path / name, records)
+    if name.endswith(".gz"):
+        assert gzip.decompress(path.read_bytes()).count(b"\n") == len(records)
+    recording = recordings.scanned(path)
     assert list(recording.records()) == records
     assert list(recording.events) == [(2, event)]
     for first in (0, 1, 18):
@@ -63,7 +66,6 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "no UTF-8": lambda line: line.replace(b"trainer", b"train\xffr").replace(b"python", b"p\xffn"),
     "another type": lambda line: line.replace(b'"sample"', b'"simple"'),
     "time is infinite": lambda line: re.sub(b'"time":[0-9.]+', b'"time":1e400', line),
-    "zeros": lambda _: b"\0" * 100,
     "deep": lambda line: line[:-1] + b',"x":' + b"[" * 100_000,
     "cut off": lambda line: line[:-1],
     "wrong types": lambda line: line.replace(b'"pid":4000', b'"pid":"x"'),
@@ -124,7 +126,6 @@ INVENTORY = to_line(streams.inventory(1)).encode()
         (b"", "it is not a recording"),
         (b"root:x:0:0\n" * 100, "it is not a recording"),
         (b"\x1f\x8b\x08" + b"\0" * 100, "it is not a recording"),
-        (b"\0" * 100_000, "it is not a recording"),
         (b'{"type":"sample","time":1.0,"host":{}}\n', "it is not a recording"),
         (INVENTORY, "it has no sample that can be read"),
         (INVENTORY + b'\n{"type":"sam', "it has no sample that can be read"),

@@ -2,8 +2,6 @@ import dataclasses
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from gputop.agent.device import (
     READINGS,
     SERIES_READINGS,
@@ -104,39 +102,26 @@ def test_a_part_that_is_missing_says_which_and_why() -> None:
     assert row.reason(streams.device(0), sample) == ""
 
 
-@pytest.mark.parametrize(
-    ("state", "absence", "what"),
-    [
-        (DeviceState.LOST, Absence.LOST, "LOST: "),
-        (DeviceState.NEEDS_RESET, Absence.LOST, "NEEDS RESET: "),
-        (SILENT, Absence.TIMED_OUT, "NOT RESPONDING for 12 s: a driver call hangs"),
-        (SILENT, Absence.ERROR, "NOT RESPONDING: every call to its driver fails"),
-        (SILENT, Absence.NO_PERMISSION, "NOT RESPONDING: no permission to read it"),
-    ],
+FAULTS = (
+    *((DeviceState.LOST, Absence.LOST), (DeviceState.NEEDS_RESET, Absence.LOST)),
+    *((SILENT, reason) for reason in (Absence.TIMED_OUT, Absence.ERROR, Absence.NO_PERMISSION)),
 )
-def test_what_is_wrong_with_a_device(state: DeviceState, absence: Absence, what: str) -> None:
-    sample = DeviceSample("GPU-0", state, 12.0, absent=dict.fromkeys(READINGS, absence))
-    fault = fault_of(streams.device(0), sample)
-    assert fault is not None
-    assert fault.what.startswith(what)
-    assert fault.remedy
-    assert "ther devices" not in fault.remedy
+EVENTS = (
+    *(Event(0.0, "GPU-0", "xid", 79), Event(0.0, "GPU-0", "xid", 12345)),
+    *(Event(0.0, None, "xid", 999), Event(0.0, None, "xid"), Event(0.0, "GPU-0", "lost")),
+    *(Event(0.0, "GPU-0", "ok"), Event(0.0, "GPU-0", "new\x1b", 3)),
+)
 
 
-@pytest.mark.parametrize(
-    ("event", "what"),
-    [
-        (Event(0.0, "GPU-0", "xid", 79), "Xid 79: the GPU has fallen off the bus"),
-        (Event(0.0, "GPU-0", "xid", 12345), "Xid 12345"),
-        (Event(0.0, None, "xid", 999), "Xid without a number"),
-        (Event(0.0, None, "xid"), "Xid without a number"),
-        (Event(0.0, "GPU-0", "lost"), "LOST: it no longer answers on its bus"),
-        (Event(0.0, "GPU-0", "ok"), "Answers again"),
-        (Event(0.0, "GPU-0", "new\x1b", 3), "new␛ 3"),
-    ],
-)
-def test_events_in_words(event: Event, what: str) -> None:
-    assert event_text(event, None).what == what
+def test_what_is_wrong_with_a_device(snapshot: Any) -> None:
+    told = [event_text(event, None).what for event in EVENTS]
+    for state, absence in FAULTS:
+        sample = DeviceSample("GPU-0", state, 12.0, absent=dict.fromkeys(READINGS, absence))
+        fault = fault_of(streams.device(0), sample)
+        assert fault is not None
+        assert "ther devices" not in fault.remedy
+        told.append(f"{fault.what}. {fault.remedy}")
+    assert "\n".join(told) == snapshot
 
 
 RESET_FIRST = {46, 48, 62, 64, 95, 109, 119, 120, 136, 140, 143, 156, 158}

@@ -31,7 +31,7 @@ from gputop.stream.child import (
     one_snapshot,
     snapshots,
 )
-from gputop.stream.launch import StreamOptions
+from gputop.stream.launch import StreamOptions, launch
 from tests.streams import PreparedStream
 
 BOUND = 60.0
@@ -325,6 +325,20 @@ async def test_one_snapshot_of_a_driver_that_never_answers(monkeypatch: pytest.M
         await one_snapshot(timeout_seconds=0.2)
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
+
+
+def test_the_kernel_ends_a_child_whose_parent_has_ended() -> None:
+    code = """if True:
+        import ctypes, sys
+        from gputop.stream.launch import end_with_parent
+        end_with_parent()
+        number = ctypes.c_int()
+        ctypes.CDLL(None).prctl(2, ctypes.byref(number))
+        sys.exit(number.value)
+    """
+    process = launch([sys.executable, "-c", code])
+    process.communicate(timeout=BOUND)
+    assert process.returncode == signal.SIGKILL
 
 
 BROKEN = Interruption(Problem("It stopped", "it ended", "gputop is restarting it"))

@@ -5,16 +5,18 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import DriverState, Inventory, Machine, Record, Sample
+from gputop.agent.snapshot import DriverState, Inventory, Record, Sample
 from gputop.schema.derived import label_of
 from gputop.stream import machines as module
 from gputop.stream.child import Patience
 from gputop.stream.launch import StreamOptions
 from gputop.stream.machines import Machines, host_snapshots
+from gputop.stream.merge import MachineStream
 from tests import fake_ssh, streams
 from tests.fake_ssh import FakeSsh
 from tests.terminal import MARKER, processes_of
@@ -54,9 +56,6 @@ class Watch:
         self._records = records
         self.inventory: Inventory | None = None
 
-    def driver(self) -> DriverState | None:
-        return self.inventory.driver_state if self.inventory else None
-
     async def sample(self) -> Sample:
         """The next one."""
         async for record in self._records:
@@ -71,10 +70,6 @@ class Watch:
         return sample
 
 
-def of(sample: Sample, name: str) -> Machine:
-    return next(machine for machine in sample.machines if machine.name == name)
-
-
 def states(sample: Sample) -> dict[str, str]:
     return {machine.name: machine.state.value for machine in sample.machines}
 
@@ -87,20 +82,21 @@ async def test_two_machines_are_one_stream(ssh: FakeSsh) -> None:
     async with watching("a", "b") as watch:
         first = await watch.sample()
         assert states(first) == {"a": "connecting", "b": "connecting"}
-        assert watch.driver() is DriverState.STARTING
-        sample = await watch.until(all_ok)
         assert watch.inventory is not None
+        assert watch.inventory.driver_state.value == "starting"
+        sample = await watch.until(all_ok)
         labels = [label_of(device) for device in watch.inventory.devices]
         assert labels == ["a:0", "a:1", "b:0", "b:1"]
-        assert watch.driver() is DriverState.OK
+        assert watch.inventory.driver_state is DriverState.OK
         assert watch.inventory.driver_version == "580.65.06"
+        assert watch.inventory.cpu_name is None
         assert watch.inventory.interval_seconds == INTERVAL
         uuids = [device.uuid for device in watch.inventory.devices]
         assert [reading.uuid for reading in sample.devices] == uuids
         assert len({*uuids}) == 4  # although both have the same devices
         assert [p.machine for p in sample.processes] == ["a", "a", "b", "b"]
         assert sample.host.cpu_percent is None  # this machine is not among them
-        assert of(sample, "b").host == streams.host()
+        assert sample.machines[1].host == streams.host()
 
 
 async def test_a_sample_comes_with_the_last_of_them_and_not_by_a_clock(ssh: FakeSsh) -> None:
@@ -108,6 +104,7 @@ async def test_a_sample_comes_with_the_last_of_them_and_not_by_a_clock(ssh: Fake
         await watch.until(all_ok)
         for _ in range(3):
             assert all_ok(await watch.sample())
+        assert {child._wanted["next"] for child in watch.machines._children.values()} == {True}
         # Each one is asked for.
         await watch.until(lambda _: (ssh.folder / "asked").read_bytes().count(b"next") > 3)
 
@@ -124,6 +121,16 @@ async def test_this_machine_is_one_of_them_without_ssh(
             *("localhost:0", "localhost:1")
         ]
         assert sample.host == streams.host()
+        assert watch.inventory.cpu_name == "AMD EPYC 9654"
+
+
+async def test_an_error_of_gputop_does_not_look_like_a_silent_host(
+    ssh: FakeSsh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MachineStream, "add_record", Mock(side_effect=ZeroDivisionError))
+    with pytest.raises(ZeroDivisionError):
+        async with watching("a") as watch:
+            await watch.until(all_ok)
 
 
 async def test_snapshots_are_taken_at_the_same_time_in_the_order_asked_for(ssh: FakeSsh) -> None:

@@ -102,11 +102,6 @@ OLD_PYTHON = "gputop: error: python3 there is 3.6, which is too old. gputop need
 NEWER = "the stream has schema 9, this reads up to 1: upgrade this gputop"
 FORK = "bash: fork: retry: Resource temporarily unavailable"
 LIMIT = f"gputop: error: {process_limit_problem('gputop cannot run')}."
-NO_PYTHON = (
-    ("bash: line 1: python3: command not found", 127),
-    ("python3: Command not found.", 1),
-    ("fish: Unknown command: python3", 127),
-)
 SILENT = "it sent nothing for too long"
 NO_SSH = "[Errno 2] No such file or directory: 'ssh'"
 NO_HOST = "Could not resolve hostname b: Name or service not known"
@@ -119,7 +114,9 @@ JUMP_REFUSED = ended(f"ssh: {JUMP}\nConnection closed by UNKNOWN port 65535")
 
 AWAY = [
     *(ended(REFUSED), ended(CHANGED), ended(UNKNOWN), NO_GPUTOP, NO_MODULE),
-    *(ended(*each) for each in NO_PYTHON),
+    ended("bash: line 1: python3: command not found", 127),
+    ended("python3: Command not found.", 1),
+    ended("fish: Unknown command: python3", 127),
     *(ended(OLD_PYTHON, 3), JUMP_REFUSED, OLD_GPUTOP, ended(FORK, 254), ended(LIMIT, 3)),
     *(ended(f"ssh: {NO_HOST}"), ended("evil \x1b[2J\u202e words"), ended(""), ended("", 3)),
     ended("", 1),
@@ -130,6 +127,7 @@ AWAY = [
 
 def test_why_a_host_is_away_and_what_to_do(snapshot: Any) -> None:
     told = [str(explain_absence("b", each)) for each in AWAY]
+    told.append(str(explain_absence("localhost", ended("", 3))))
     assert all(text.isprintable() for text in told)
     assert "\n".join(told) == snapshot
     limit = process_limit_problem("b is unreachable")  # of `ssh` itself

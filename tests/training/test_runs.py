@@ -6,7 +6,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,10 +37,6 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def started(code: str) -> tuple[runs.Run, subprocess.Popen[bytes]]:
     return start_run([sys.executable, "-u", "-c", code], 100, 30)
-
-
-def pieces(folder: Path) -> Iterator[runs.Piece]:
-    yield from OutputReader(folder).read()
 
 
 def test_a_part_of_a_line_among_the_times_is_skipped(tmp_path: Path) -> None:
@@ -137,7 +132,7 @@ def test_the_output_has_the_times_at_which_it_was_written() -> None:
     run, relay = started(code)
     before = time.time()
     relay.wait(PATIENCE)
-    first, second = pieces(run.folder)
+    first, second = OutputReader(run.folder).read()
     assert (first.data, second.data) == (b"one\r\n", b"two\r\n")
     assert second.time - first.time == pytest.approx(0.7, abs=0.4)
     assert abs(first.time - before) < PATIENCE
@@ -186,7 +181,7 @@ def test_a_time_that_did_not_fit_on_the_disk_leaves_no_part_of_its_line(
         output.write(b"two\n")
     assert (tmp_path / TIMES).read_bytes() == first
     output.write(b"three\n")
-    assert [piece.data for piece in pieces(tmp_path)] == [b"one\ntwo\n", b"three\n"]
+    assert [piece.data for piece in OutputReader(tmp_path).read()] == [b"one\ntwo\n", b"three\n"]
 
 
 def test_the_exit_status_is_kept_on_a_full_disk(tmp_path: Path) -> None:
@@ -210,7 +205,7 @@ def test_steps_a_second_are_those_that_the_loop_counts() -> None:
     training = training_of(run)
     until(lambda: not training.update() and training.ended)
     relay.wait(PATIENCE)
-    training.update()
+    assert training.run == read_run(run.folder)
     main = training.progress.main(training.clock())
     assert main is not None
     own = float((run.folder / OUTPUT).read_bytes().split()[-1])
@@ -223,11 +218,13 @@ def test_the_running_one_is_found_first_and_a_name_may_be_short() -> None:
     _, other = start_run(["true"], 80, 24, name="zz-short")
     other.wait(PATIENCE)
     assert find_run(None).name == first.name
+    assert [run.name for run in runs.all_runs()] == ["zz-short", first.name]
     assert find_run("zz").command == ("true",)
     with pytest.raises(RunError, match="There is no run nothing"):
         find_run("nothing")
-    first.signal(signal.SIGTERM)
+    first.signal(signal.SIGKILL)
     relay.wait(PATIENCE)
+    assert find_run(first.name).status == -signal.SIGKILL
 
 
 def test_a_damaged_folder_is_no_run(data_folder: Path) -> None:
@@ -287,11 +284,11 @@ def test_a_process_that_writes_to_no_file_is_named() -> None:
 def test_a_command_of_another_user_is_stopped_through_its_terminal(
     name: str, tmp_path: Path
 ) -> None:
-    """`sudo` takes no signal from an ordinary user. The relay must not die of that."""
+    """`sudo` takes no signal of others. It needs no pidfd, which conda's Python does not have."""
     code = (
         "import os, sys; from gputop.training import relay\n"
         "def refuse(*_): raise PermissionError\n"
-        "os.killpg = refuse; relay.main(sys.argv[1:])"
+        "os.killpg = refuse; os.__dict__.pop('pidfd_open', None); relay.main(sys.argv[1:])"
     )
     command = ["sh", "-c", "trap 'exit 5' INT; echo ready; while :; do sleep 0.1; done"]
     words = [sys.executable, "-c", code, str(tmp_path), "80", "24", "[]", *command]

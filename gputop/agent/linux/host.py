@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gputop.agent.device import Absence
+from gputop.agent.lines import rounded
 from gputop.agent.linux import machine
 from gputop.agent.snapshot import Host
 
@@ -96,4 +97,4 @@ class HostReader:
 
 
 def _mean(values: tuple[float, ...]) -> float:
-    return round(sum(values) / len(values), 3)
+    return rounded(sum(values) / len(values))

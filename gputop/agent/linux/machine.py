@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from gputop.agent.lines import rounded
 from gputop.agent.linux.files import number_in, paths, text_of
 
 ROOT = Path("/")
@@ -148,7 +149,7 @@ def cpu_clock_mhz(root: Path = ROOT) -> float | None:
     clocks = _clocks_in_cpuinfo(root) or _clocks_in_sysfs(root)
     if not clocks:
         return None
-    return round(sum(clocks) / len(clocks), 3)
+    return rounded(sum(clocks) / len(clocks))
 
 
 def _clocks_in_cpuinfo(root: Path) -> list[float]:
@@ -181,7 +182,7 @@ def cpu_temperature_celsius(root: Path = ROOT) -> float | None:
         numbers = map(number_in, sensors.get(name, ()))
         millidegrees = [number for number in numbers if number is not None]
         if millidegrees:
-            return round(max(millidegrees) / 1000, 3)
+            return rounded(max(millidegrees) / 1000)
     return None
 
 

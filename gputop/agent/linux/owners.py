@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from gputop.agent.device import Absence
 from gputop.agent.interface import Facts, unseen
+from gputop.agent.lines import rounded
 from gputop.agent.linux import procfs
 from gputop.agent.linux.cgroup import Cgroup, parse_cgroup
 from gputop.agent.linux.containers import container_names
@@ -74,7 +75,7 @@ class _Cpu(NamedTuple):
         if seconds < WINDOW_SECONDS:
             return self
         taken = max(0, ticks - self.ticks) / procfs.TICKS_PER_SECOND
-        return _Cpu(at, ticks, round(100 * taken / seconds, 3))
+        return _Cpu(at, ticks, rounded(100 * taken / seconds))
 
 
 @dataclass(eq=False, repr=False)
@@ -164,16 +165,14 @@ class Owners:
             wanted.add(pid)
             yield pid, self._owner_of(pid)
         texts = set()
-        containers = set()
         for pid in [*self._known]:
             known = self._known[pid]
             if pid in wanted:
                 texts |= {known.key, known.parent_key}
-                containers.add(known.cgroup)
             else:
                 del self._known[pid]
         self._texts.keep(texts)
-        self._containers.keep(containers)
+        self._containers.keep(())
 
     def _owner_of(self, pid: int) -> Facts:
         now = time.monotonic()
@@ -365,7 +364,7 @@ def _children_facts(cpus: Mapping[_Key, _Cpu]) -> Facts:
         return {"children": len(cpus), **absent}
     return {
         "children": len(cpus),
-        "children_cpu_percent": round(sum(percents, 0.0), 3),
+        "children_cpu_percent": rounded(sum(percents)),
         "children_cpu_most_percent": max(percents, default=0.0),
     }
 

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from gputop.agent.lines import rounded
+
 PROC = "/proc"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 """Unit of CPU and start times in /proc/PID/stat."""
@@ -39,7 +41,7 @@ class Stat(NamedTuple):
     @property
     def started(self) -> float:
         """Start in Unix seconds, counted from `BOOT_TIME`."""
-        return round(BOOT_TIME + self.start_ticks / TICKS_PER_SECOND, 3)
+        return rounded(BOOT_TIME + self.start_ticks / TICKS_PER_SECOND)
 
 
 def read(
@@ -153,7 +155,7 @@ class BootTime:
 
     def start_of(self, stat: Stat) -> float:
         """Return when a process started, in Unix seconds."""
-        return round(self.now() + stat.start_ticks / TICKS_PER_SECOND, 3)
+        return rounded(self.now() + stat.start_ticks / TICKS_PER_SECOND)
 
 
 def is_process(
