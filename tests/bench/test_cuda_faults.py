@@ -16,7 +16,7 @@ from tests.bench.cuda import (
     target,
     with_faults,
 )
-from tests.bench.test_cuda_kinds import LITTLE, OLD_TORCH, SLOW
+from tests.bench.test_cuda_kinds import LITTLE, OLD_TORCH
 from tests.bench.workers import QUICK, needs_torch
 from tests.fake_cuda.settings import Fault, Settings
 from tests.sessions import Session
@@ -46,11 +46,6 @@ WITHOUT_RESULT: dict[str, tuple[dict[str, Any], int, str]] = {
         {"kind": "step", "dtype": "int8", "size": None},
         3,
         "a step trains in float32",
-    ),
-    "long products": (
-        {"kind": "pulse", "dtype": "float32", "size": 640, "hertz": 20.0, "settings": SLOW},
-        3,
-        "The products are too long for these pulses",
     ),
     "no row": ({**SMALL, "settings": with_faults(NOT_TODAY)}, 3, "TypeError: not today"),
     "dead before a row": (

@@ -17,7 +17,7 @@ from gputop.bench.events import Progress
 from gputop.bench.plan import kinds
 from gputop.bench.run.worker_launch import WORKER
 from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import backends, burn, errors, loads, main, throughput
+from gputop.bench.worker import backends, burn, errors, guard, loads, main, throughput
 from gputop.bench.worker import product as products
 from gputop.bench.worker.needs import fixed_bytes
 from tests.bench.forked import load_torch
@@ -187,58 +187,6 @@ def test_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(seconds >= 50 for seconds in apart[:-1]), "the last one is at the end of the run"
 
 
-class Instant:
-    """A device whose products take a given time on a clock of its own."""
-
-    most_in_flight = 2
-    place = "cpu"
-    share_of_checks, least_interval = 0.01, 1e9
-    first_window = throughput.FIRST_WINDOW_SECONDS
-
-    def __init__(self, product_seconds: float) -> None:
-        self.product_seconds = product_seconds
-        self.ended = time.perf_counter()
-        self.waiting: list[int] = []
-        self.launched: list[int] = []
-        self.most_waiting = 0
-
-    @property
-    def in_flight(self) -> int:
-        return len(self.waiting)
-
-    def launch(self, _: products.Product, products: int, *, check: bool) -> None:
-        assert not check
-        self.waiting.append(products)
-        self.launched.append(products)
-        self.most_waiting = max(self.most_waiting, self.in_flight)
-
-    def poll(self) -> throughput.EndedBatch | None:
-        if not self.waiting:
-            return None
-        products, began = self.waiting.pop(0), self.ended
-        self.ended += products * self.product_seconds
-        return throughput.EndedBatch(products, began, self.ended)
-
-    def check(self, _: products.Product) -> tuple[int, float]:
-        return 0, 0.0
-
-
-@pytest.mark.parametrize(
-    ("product_seconds", "seconds", "waiting"),
-    [(0.08, 0.1, 2), (0.4, 0.5, 1), (0.6, 0.5, 1), (0.01, 0.495, 2)],
-)
-def test_no_batch_is_launched_that_the_run_does_not_need(
-    product_seconds: float, seconds: float, waiting: int
-) -> None:
-    run = run_in_process(seconds)
-    product = made()  # before the device's clock starts: it may import torch
-    device = Instant(product_seconds)
-    loads.measure(device, run, product, throughput.Pace(device, product_seconds, 0.0))
-    needed = math.ceil(seconds / product_seconds)
-    assert needed <= sum(device.launched) <= needed - 1 + max(device.launched)
-    assert device.most_waiting == waiting
-
-
 def test_a_check_comes_as_often_as_it_costs_next_to_nothing() -> None:
     gpu: Any = backends.Cuda
     assert throughput.Pace(gpu, 0.001, 0.0002).check_interval == pytest.approx(0.02)
@@ -297,16 +245,6 @@ def test_a_run_that_waits_for_others_begins_when_it_is_told() -> None:
     run._go.set()
     planning.join(10)
     assert [event["waits"] for event in run.sent] == [True, False]
-
-
-def test_a_slow_product_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_in_process(1.0)
-    longest: list[float] = []
-    monkeypatch.setattr(run, "working", longest.append)
-    product = made()  # before the device's clock starts: it may import torch
-    device = Instant(0.4)
-    loads.measure(device, run, product, throughput.Pace(device, 0.4, 0.1))
-    assert longest == [pytest.approx(throughput.SLOWER * 0.5)]
 
 
 @pytest.mark.parametrize(
@@ -496,7 +434,7 @@ def test_copies_that_fail_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_guard_is_asked_whether_the_device_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     guarding = threading.Event()
-    monkeypatch.setattr(main.Guard, "run", lambda _: guarding.set())
+    monkeypatch.setattr(guard.Guard, "run", lambda _: guarding.set())
     run = run_in_process()
     run.guard()
     assert not guarding.is_set(), "without the agent there is none"

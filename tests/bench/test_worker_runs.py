@@ -91,7 +91,7 @@ def on_cpu(kind: str, size: int | None = None, seconds: float = 2.6) -> dict[str
 CASES = {
     "soak": asked("soak", 128),
     "soak of auto size": asked("soak", rate=0.06),
-    "soak of a slow device": asked("soak", 256, 100.0, rate=8.4e-7),
+    "soak of a slow device": asked("soak", 256, 250.0, rate=4.8e-7),
     "soak of float32 for tf32": asked("soak", 256, dtype="tf32", fault=CLOCK + NOT_TF32),
     "large float32 for tf32": asked("soak", 1024, rate=0.1, dtype="tf32", fault=CLOCK + NOT_TF32),
     "sweep of float32 for tf32": asked("sweep", 64, dtype="tf32", fault=CLOCK + NOT_TF32),
@@ -153,6 +153,12 @@ def _real_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("case", CASES)
 async def test_a_run_is_what_it_was(runs: Runs, case: str, snapshot: SnapshotAssertion) -> None:
     assert "\n".join(described(await runs.run(**CASES[case]))) == snapshot
+
+
+@pytest.mark.parametrize("kind", ["soak", "sweep"])
+async def test_a_slow_device_is_waited_for(runs: Runs, kind: str) -> None:
+    heard = await runs.run(**CASES[f"{kind} of a slow device"])
+    assert heard.result.stopped == "time"
 
 
 @pytest.mark.parametrize(
