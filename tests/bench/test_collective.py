@@ -19,10 +19,9 @@ from gputop.bench.run.runner import Runner
 from gputop.bench.worker import collective
 from gputop.commands import bench as command
 from tests.bench.commands import parsed
-from tests.bench.cuda import Runs, together
+from tests.bench.cuda import together
 from tests.bench.forked import load_torch
 from tests.bench.machines import divided, seen
-from tests.bench.test_cuda_kinds import LITTLE
 from tests.bench.test_group import ends as ends_of
 from tests.bench.test_peers import GPUS
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
@@ -220,24 +219,3 @@ async def test_rows_of_two_ranks(tmp_path: Path) -> None:
         assert each.plan.rows == each.result.checks == len(first.rows)
         assert (each.result.stopped, each.result.wrong_elements) == ("time", 0)
         assert each.result.notes == ()
-
-
-ONE_MORE = """
-operations = collective.Message.operations
-def wrong(self):
-    found = operations.fget(self)
-    def one_more():
-        found["all-reduce"]()
-        self.full[7] += 1
-    return {**found, "all-reduce": one_more} if self._ranks.rank == 1 else found
-collective.Message.operations = property(wrong)
-"""
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_a_wrong_sum_is_counted_where_it_is_and_told_to_all(runs: Runs) -> None:
-    fault = FEW_SIZES + ONE_MORE
-    first, second = await runs.together("collective", 2, 20.0, settings=LITTLE, fault=fault)
-    assert (first.result.wrong_elements, second.result.wrong_elements) == (0, 6)
-    assert [row.values["wrong"] for row in first.rows] == [2.0, 0.0, 0.0] * 3

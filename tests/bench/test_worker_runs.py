@@ -36,10 +36,12 @@ def takes(seconds, work):
 operations = collective.Message.operations.fget
 connecting = itertools.chain((100.0,), itertools.repeat(0.0))
 def in_stream(message, work):
+    "The second rank has a wrong element."
     def slow():
         main.time.sleep(next(connecting))
         torch.cuda._sleep(2e9 * next(jitter) * (0.01 + message.bytes / 2e5))
-        return work()
+        work()
+        message.full[7] += message._ranks.rank
     return slow
 collective.Message.operations = property(
     lambda self: {name: in_stream(self, work) for name, work in operations(self).items()}
@@ -97,7 +99,7 @@ CASES = {
     "sweep of float32 for tf32": asked("sweep", 64, dtype="tf32", fault=CLOCK + NOT_TF32),
     "soak of a hopeless device": asked("soak", 1280, rate=1e-3),
     "soak, each product verified": asked("soak", 256, dtype="tf32", verify_all=True),
-    "pulse": asked("pulse", 128, hertz=2.0),
+    "pulse": asked("pulse", 128, hertz=0.7),
     "pulse too fast": asked("pulse", 256, hertz=20.0),
     "sweep": asked("sweep", seconds=60.0, dtype="bfloat16,float32"),
     "sweep of a slow device": asked("sweep", 512, 200.0, rate=2.7e-5),
@@ -175,3 +177,5 @@ async def test_a_run_of_two_is_what_it_was(
     heard, other = await runs.together(kind, 2, seconds, settings=machine, fault=CLOCK)
     assert "\n".join(described(heard)) == snapshot
     assert other.result.iterations == heard.result.iterations
+    wrong = sum(row.values.get("wrong", 0) for row in heard.rows)
+    assert (heard.result.wrong_elements, other.result.wrong_elements) == (0, wrong)
