@@ -57,7 +57,7 @@ def test_of_few_times_the_99th_percentile_is_the_longest() -> None:
 def test_ranks_meet_at_the_first_or_by_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, nodes: bool
 ) -> None:
-    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth9")
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "e" * 99)
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
     begun: list[Any] = []
     real = load_torch().distributed
@@ -81,10 +81,10 @@ def test_ranks_meet_at_the_first_or_by_a_file(
 
     with ThreadPoolExecutor(2) as pool:
         found = [*pool.map(join, (1, 0))]
-    notes = ["set: NCCL_SOCKET_IFNAME=eth9"] if nodes else []
+    notes = [f"set: NCCL_SOCKET_IFNAME={'e' * 80}"] if nodes else []
     assert found == [(notes, [[0, 0.5], [1, 0.5]], [[0], [1]])] * 2
     assert os.environ["GLOO_SOCKET_IFNAME"] == "lo"
-    assert os.environ["NCCL_SOCKET_IFNAME"] == ("eth9" if nodes else "lo")
+    assert os.environ["NCCL_SOCKET_IFNAME"] == ("e" * 99 if nodes else "lo")
     assert {each[-2] for each in begun} == {0, 1}
 
 

@@ -87,6 +87,15 @@ def test_a_copy_that_does_not_arrive_is_wrong(monkeypatch: pytest.MonkeyPatch) -
     assert run.totals.wrong == len(source)
 
 
+def test_copies_between_gpus_have_a_part_of_the_run() -> None:
+    def seconds(whole: float, peers: int, turns: int) -> float:
+        run: Any = SimpleNamespace(request=SimpleNamespace(seconds=whole, turns=turns))
+        return copies.seconds_between(run, peers)
+
+    assert [seconds(60.0, 0, 2), seconds(60.0, 1, 2), seconds(8.0, 1, 2)] == [0.0, 15.0, 3.0]
+    assert [seconds(60.0, 7, 8), seconds(2.0, 1, 2)] == [45.0, 1.5], "at most three quarters"
+
+
 def test_one_copies_between_gpus_at_a_time_and_after_all_others(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     lock.touch()

@@ -7,16 +7,8 @@ import pytest
 
 from gputop.bench.events import Event, Failed, Point, Progress
 from gputop.console import INTERRUPTED
-from tests.bench.cuda import (
-    MACHINE,
-    Runs,
-    from_the_plan_on,
-    in_the_middle,
-    is_wrong,
-    target,
-    with_faults,
-)
-from tests.bench.test_cuda_kinds import LITTLE, OLD_TORCH
+from tests.bench.cuda import MACHINE, Runs, from_the_plan_on, in_the_middle, is_wrong, with_faults
+from tests.bench.test_cuda_kinds import LITTLE
 from tests.bench.workers import QUICK, needs_torch
 from tests.fake_cuda.settings import Fault, Settings
 from tests.sessions import Session
@@ -181,45 +173,6 @@ async def test_a_stop_right_after_the_first_check_finds_nothing_wrong(runs: Runs
     assert (heard.result.wrong_elements, heard.result.mismatches) == (0, {})
 
 
-UNSUPPORTED = Fault("product", kind="float32", exception="TypeError", message="not today")
-FULL = Fault("product", exception="OutOfMemoryError", message="CUDA out of memory.", size=32)
-NOT_PINNED = Fault("pin", after=2, message="CUDA error: OS call failed")
-NO_LIBRARY = Fault("library", exception="TypeError", message="no such one", kind="cublaslt")
-
-
-@pytest.mark.parametrize(
-    ("kind", "changes", "fault", "says", "rows"),
-    [
-        (
-            "sweep",
-            {"dtype": "bfloat16,float32", "size": 32, "fault": QUICK + "rows.MOST_NAMED = 3\n"},
-            UNSUPPORTED,
-            " and 3 more: not measured, TypeError: not today",
-            [1, 2, 4, 8, 16, 32],
-        ),
-        (
-            "sweep",
-            {"size": 64},
-            FULL,
-            "bfloat16: no size from 32 on, it does not fit after all",
-            [1, 2, 4, 8, 16],
-        ),
-        ("copy", {}, NOT_PINNED, "pinned: absent at 1 MiB, CUDA error: OS call failed", None),
-        ("peak", {"size": 256}, NO_LIBRARY, " with cuBLASLt: not measured, TypeError", None),
-    ],
-)
-async def test_a_row_that_fails_is_noted_and_the_others_are_measured(
-    runs: Runs, kind: str, changes: dict[str, Any], fault: Fault, says: str, rows: Any
-) -> None:
-    machine = with_faults(fault, settings=LITTLE if kind == "copy" else MACHINE)
-    asked = {"size": None, "seconds": 20.0, "fault": QUICK} | changes
-    heard = await runs.run(kind, settings=machine, **asked)
-    assert any(says in note for note in heard.result.notes), heard.result.notes
-    assert heard.rows
-    assert rows is None or [row.x for row in heard.rows] == rows
-    assert heard.result.wrong_elements == 0
-
-
 async def test_a_device_that_hangs_in_a_table_is_a_fault_and_its_rows_are_kept(runs: Runs) -> None:
     fault, machine = (
         QUICK + "main.HANG_SECONDS, main.WATCH_SECONDS = 0.5, 0.1\n",
@@ -229,22 +182,6 @@ async def test_a_device_that_hangs_in_a_table_is_a_fault_and_its_rows_are_kept(r
     assert heard.failed.status == 1
     assert heard.failed.problem.what == "The device hangs"
     assert [row.x for row in heard.rows] == [1, 2, 4]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "machine", "says"),
-    [
-        ("float8_e4m3", WITHOUT_FLOAT8, "float8_e4m3: torch._scaled_mm"),
-        ("float16_acc16", OLD_TORCH, "float16_acc16: this torch has no allow_fp16_accumulation"),
-    ],
-)
-async def test_a_type_that_cannot_be_run_is_a_note_beside_others(
-    runs: Runs, dtype: str, machine: Settings, says: str
-) -> None:
-    asked: dict[str, Any] = {"settings": machine, "fault": QUICK, "target": target()}
-    heard = await runs.run("sweep", f"bfloat16,{dtype}", 8, 20.0, **asked)
-    assert heard.series() == ["bfloat16"]
-    assert any(note.startswith(says) for note in heard.result.notes)
 
 
 async def test_collective_that_cannot_begin_is_no_fault_of_the_devices(runs: Runs) -> None:

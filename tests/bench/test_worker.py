@@ -409,5 +409,19 @@ def test_the_guard_is_asked_whether_the_device_answers(monkeypatch: pytest.Monke
     assert run._overdue() is limit
 
 
+def test_samples_are_dropped_before_the_pipe_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    unread, pipe = os.pipe()
+    run = main.WorkerRun(pipe, worker_request(request()))
+    for n in range(2000):
+        run.send(Progress(float(n), 1.0, n))
+    size = len(os.read(unread, 1 << 20))
+    assert 1 << 15 < size < (1 << 15) + 200
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(run, "end", lambda: None)
+    main.WorkerRun.stop(run, "user")
+    assert (run.halted_by, run.halt.is_set(), slept) == ("user", True, [0.2])
+
+
 def test_every_kind_of_the_worker_is_offered() -> None:
     assert set(main.KINDS) == set(kinds.KINDS) - {"check"}

@@ -12,7 +12,7 @@ from gputop.bench.events import Done, Failed, Planned, Point, Progress
 from tests.bench import cuda
 from tests.bench.cuda import Heard, Runs, target
 from tests.bench.workers import CPU, needs_torch
-from tests.fake_cuda.settings import RATES, Settings
+from tests.fake_cuda.settings import RATES, Fault, Settings
 
 pytestmark = needs_torch
 
@@ -28,6 +28,11 @@ def watch():
         runs[0].fail(late)
 main.WorkerRun.__init__ = begin_watched
 clock.install(watch)
+rows.MOST_NAMED = 3
+def uneven(a, b, *, out, multiply=torch.mm):
+    torch.cuda._sleep(2e9 * next(jitter) * out.numel() * a.shape[1] / 1e10)
+    return multiply(a, b, out=out)
+torch.mm = uneven
 def takes(seconds, work):
     def slow(*arguments, **options):
         main.time.sleep(next(jitter) * seconds(*arguments, **options))
@@ -67,6 +72,10 @@ step.Step.run = run_once
 """
 
 
+NO_FLOAT32 = Fault("product", kind="float32", exception="TypeError", message="not today")
+FULL = Fault("product", exception="OutOfMemoryError", message="CUDA out of memory.", size=32)
+NOT_PINNED = Fault("pin", after=2, message="CUDA error: OS call failed")
+NO_LIBRARY = Fault("library", exception="TypeError", message="no such one", kind="cublaslt")
 OLD = Settings(memory_gib=2.0, capability="8.0")
 """A GPU without float8, of which NVML says that it has it."""
 
@@ -77,10 +86,11 @@ def asked(
     seconds: float = 2.6,
     rate: float = 0.002,
     gib: float = 2.0,
+    faults: tuple[Fault, ...] = (),
     **further: Any,
 ) -> dict[str, Any]:
     """Return a run on a GPU of that TFLOP/s and memory."""
-    machine = Settings(memory_gib=gib, rates=dict.fromkeys(RATES, rate))
+    machine = Settings(memory_gib=gib, rates=dict.fromkeys(RATES, rate), faults=faults)
     known = {"kind": kind, "size": size, "seconds": seconds, "settings": machine}
     return known | {"fault": CLOCK, "hertz": 0.0} | further
 
@@ -107,6 +117,16 @@ CASES = {
     "peak": asked("peak", 512, 40.0, rate=0.02),
     "peak of float8": asked("peak", 256, 20.0, dtype="float8_e4m3"),
     "float8 of an old GPU": asked("soak", 256, dtype="float8_e4m3", settings=OLD, target=target()),
+    "bfloat16 beside float8 of an old GPU": asked(
+        "sweep", 64, dtype="bfloat16,float8_e4m3", settings=OLD, target=target()
+    ),
+    "float16_acc16 of an old torch": asked(
+        "sweep", 8, dtype="bfloat16,float16_acc16", settings=Settings(torch="2.4.1")
+    ),
+    "rows that fail": asked("sweep", 32, dtype="bfloat16,float32", faults=(NO_FLOAT32,)),
+    "a row that does not fit": asked("sweep", 64, faults=(FULL,)),
+    "no pinned memory": asked("copy", gib=1.25, faults=(NOT_PINNED,)),
+    "no cuBLASLt": asked("peak", 256, faults=(NO_LIBRARY,)),
     "copy": asked("copy", seconds=60.0, gib=1.25),
     "step": asked("step", seconds=20.0),
     "soak of a CPU": on_cpu("soak", 128),
