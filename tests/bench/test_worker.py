@@ -419,7 +419,8 @@ def test_samples_are_dropped_before_the_pipe_is_full(monkeypatch: pytest.MonkeyP
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     monkeypatch.setattr(run, "end", lambda: None)
-    main.WorkerRun.stop(run, "user")
+    stop: Any = run.stop
+    stop("user")
     assert (run.halted_by, run.halt.is_set(), slept) == ("user", True, [0.2])
 
 
