@@ -359,10 +359,6 @@ def test_burn_takes_operands_from_all_over_the_memory_it_may_use(
         taken.append(product.a.data_ptr())
     assert len(set(taken)) == count > 3
     assert taken[:count] == taken[count:]
-    each = 2 * 192 * 192 * 4
-    needed = products.bytes_needed(run.request, "float32", (192, 192, 192))
-    left = (8 << 20) - needed - 2 * burn.COPIED_BYTES["cpu"]
-    assert (count - 1) * each <= left < count * each
     assert cpu().compare(product) == 0
 
 
