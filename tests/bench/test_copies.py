@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.bench.events import Point
-from gputop.bench.results.tables import pair_tables
+from gputop.bench.results.tables import pair_tables, table
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, copies, copy_paths, rows
 from tests.bench.cuda import Runs
@@ -124,6 +124,8 @@ def test_several_have_a_matrix_for_each_direction() -> None:
             further = values | {"latency_seconds": 3e-6}
             points.append(Point(f"GPU {number}: write to GPU {peer}", 1 << 28, further))
             points.append(Point(f"GPU {number}: read from GPU {peer}", 1 << 28, values))
+    sizes = table("copy", [*points, replace(points[0], x=MIB)]).lines[0]
+    assert sizes == ["GB/s", "1.00 MiB", "256 MiB", "latency", "±"]
     write, latency, read = pair_tables(points)
     assert write.lines == [
         ["write to, GB/s", "GPU 0", "GPU 1", "GPU 2"],

@@ -15,6 +15,7 @@ from tests.sessions import Session
 
 pytestmark = needs_torch
 
+DIES = Fault("product", "die", size=4)
 HANGS = Fault("product", "hang", size=8)
 SMALL: dict[str, Any] = {"kind": "sweep", "size": 8, "seconds": 20.0, "fault": QUICK}
 
@@ -22,14 +23,8 @@ SMALL: dict[str, Any] = {"kind": "sweep", "size": 8, "seconds": 20.0, "fault": Q
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (
-            {**SMALL, "settings": with_faults(Fault("product", "die", size=4))},
-            "an illegal memory access",
-        ),
-        (
-            {"settings": with_faults(Fault("product", "wrong"))},
-            "The device computes wrong results",
-        ),
+        ({**SMALL, "settings": with_faults(DIES)}, "an illegal memory access"),
+        ({"settings": with_faults(Fault("product", "wrong"))}, "The device computes wrong results"),
     ],
 )
 async def test_a_faulty_device_is_called_faulty(
