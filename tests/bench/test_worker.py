@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -123,8 +124,7 @@ def made(dtype: str = "float32", n: int = 192) -> Corrupting:
 
 
 def cpu() -> backends.Cpu:
-    torch = load_torch()
-    return backends.Cpu(torch, threading.Event())
+    return backends.Cpu(load_torch(), threading.Event())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
@@ -366,7 +366,10 @@ def test_copies_beside_the_products_are_compared(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(burn.COPIED_BYTES, "cpu", 1 << 20)
     run = run_in_process()
     traffic = burn.Traffic(cpu(), run)
+    join = Mock(wraps=traffic._thread.join)
+    monkeypatch.setattr(traffic._thread, "join", join)
     traffic.end()
+    join.assert_called_once()  # no other copy is made while the last one is compared
     assert run.totals.wrong == 0
     monkeypatch.setattr(traffic.to, "copy_", lambda _: None)
     traffic.copy(compare=True)
@@ -399,7 +402,6 @@ def test_the_guard_is_asked_whether_the_device_answers(monkeypatch: pytest.Monke
     run.guard()
     assert guarding.wait(10)
     assert run._guard is not None
-    assert run._overdue() is None
     limit = run._guard.answer_due[1]
     run._guard.answer_due = 0.0, limit
     assert run._overdue() is limit

@@ -190,17 +190,17 @@ async def test_a_run_is_what_it_was(runs: Runs, case: str, snapshot: SnapshotAss
 
 
 @pytest.mark.parametrize(
-    ("kind", "seconds", "machine"),
+    ("kind", "machine"),
     [
-        ("copy", 60.0, Settings(memory_gib=1.25)),
-        ("copy", 60.0, Settings(memory_gib=1.25, peer_access=False)),
-        ("collective", 900.0, Settings(memory_gib=0.64)),
+        ("copy", Settings(memory_gib=1.25)),
+        ("copy", Settings(memory_gib=1.25, peer_access=False)),
+        ("collective", Settings(memory_gib=0.64)),
     ],
 )
 async def test_a_run_of_two_is_what_it_was(
-    runs: Runs, kind: str, seconds: float, machine: Settings, snapshot: SnapshotAssertion
+    runs: Runs, kind: str, machine: Settings, snapshot: SnapshotAssertion
 ) -> None:
-    heard, other = await runs.together(kind, 2, seconds, settings=machine, fault=CLOCK)
+    heard, other = await runs.together(kind, 2, 900.0, settings=machine, fault=CLOCK)
     assert "\n".join(described(heard)) == snapshot
     assert other.result.iterations == heard.result.iterations
     wrong = sum(row.values.get("wrong", 0) for row in heard.rows)
