@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.bench.events import Point
-from gputop.bench.results.tables import pair_tables
+from gputop.bench.results.tables import pair_tables, table
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, copies, copy_paths, rows
 from tests.bench.cuda import Runs
@@ -87,6 +87,15 @@ def test_a_copy_that_does_not_arrive_is_wrong(monkeypatch: pytest.MonkeyPatch) -
     assert run.totals.wrong == len(source)
 
 
+def test_copies_between_gpus_have_a_part_of_the_run() -> None:
+    def seconds(whole: float, peers: int, turns: int) -> float:
+        run: Any = SimpleNamespace(request=SimpleNamespace(seconds=whole, turns=turns))
+        return copies.seconds_between(run, peers)
+
+    assert [seconds(60.0, 0, 2), seconds(60.0, 1, 2), seconds(8.0, 1, 2)] == [0.0, 15.0, 3.0]
+    assert [seconds(60.0, 7, 8), seconds(2.0, 1, 2)] == [45.0, 1.5], "at most three quarters"
+
+
 def test_one_copies_between_gpus_at_a_time_and_after_all_others(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     lock.touch()
@@ -115,6 +124,8 @@ def test_several_have_a_matrix_for_each_direction() -> None:
             further = values | {"latency_seconds": 3e-6}
             points.append(Point(f"GPU {number}: write to GPU {peer}", 1 << 28, further))
             points.append(Point(f"GPU {number}: read from GPU {peer}", 1 << 28, values))
+    sizes = table("copy", [*points, replace(points[0], x=MIB)]).lines[0]
+    assert sizes == ["GB/s", "1.00 MiB", "256 MiB", "latency", "±"]
     write, latency, read = pair_tables(points)
     assert write.lines == [
         ["write to, GB/s", "GPU 0", "GPU 1", "GPU 2"],

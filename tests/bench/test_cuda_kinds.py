@@ -10,8 +10,6 @@ pytestmark = needs_torch
 
 LITTLE = replace(MACHINE, memory_gib=1.25)
 """A GPU with room for copies of 16 MiB, and for no larger ones."""
-SLOW = replace(MACHINE, rates={"float32": 0.02})
-"""Products of size 640 take 26 ms."""
 OLD_TORCH = replace(MACHINE, torch="2.4.1")
 
 
@@ -26,8 +24,6 @@ async def test_soak_in_every_data_type(runs: Runs, dtype: str) -> None:
     assert result.checks >= 4
     assert result.mismatches == {}
     assert result.tflops_device is not None
-    assert heard.samples[-1].iterations <= result.iterations
-    assert result.method.startswith(heard.plan.method[:20])
 
 
 @pytest.mark.parametrize("dtype", ["tf32", "float8_e4m3"])
@@ -42,8 +38,6 @@ async def test_memory_writes_all_patterns(runs: Runs) -> None:
     assert heard.result.wrong_elements == 0
     assert heard.samples[-1].bytes_per_second
     assert heard.result.points[0].series == "random"
-    assert heard.plan.layout.startswith("blocks of ")
-    assert (heard.plan.m, heard.plan.n, heard.plan.k) == (0, 0, 0)
 
 
 async def test_burn_multiplies_and_copies(runs: Runs) -> None:

@@ -29,10 +29,7 @@ def made(dtype: str, shape: tuple[int, int, int] = SHAPE, **how: bool) -> produc
 @pytest.mark.parametrize("column_major", [True, False])
 @pytest.mark.parametrize("shape", [SHAPE, (5, 3, 7), (1, 1, 1), (32, 16, 17)])
 def test_products_of_any_shape_are_exact_and_as_precise_as_the_type(
-    dtype: str,
-    column_major: bool,
-    shape: tuple[int, int, int],
-    monkeypatch: pytest.MonkeyPatch,
+    dtype: str, column_major: bool, shape: tuple[int, int, int]
 ) -> None:
     it = made(dtype, shape, column_major=column_major)
     assert it.exact() == 0
@@ -45,7 +42,9 @@ def test_products_of_any_shape_are_exact_and_as_precise_as_the_type(
     it.c[-1, -1] *= -1
     it.c[-1, -1] += 100  # also where it was zero
     assert it.unexplained(it.c) == 1
-    monkeypatch.setattr(it, "multiply", lambda: None)
+    it.first[0, 0] += int(it.first[:64, :64].double().norm()) + 1
+    assert 1 <= it.judge() <= 1 + it.c.numel() // 2
+    vars(it)["multiply"] = lambda: None
     assert it.exact() == it.c.numel(), "each element has to be written"
 
 

@@ -5,12 +5,14 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run import device_runner as module
+from gputop.bench.run import worker_launch
 from gputop.bench.worker import environment
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch, request
 from tests.sessions import Session
@@ -193,6 +195,22 @@ async def test_a_stop_before_the_worker_speaks_ends_it(tmp_path: Path) -> None:
     assert last.problem.what == "The stress test was stopped"
 
 
+async def test_a_stop_while_the_worker_starts_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, start = fake(tmp_path, WAITS), worker_launch.Launcher.start
+
+    async def start_and_stop(*arguments: Any) -> Any:
+        worker = await start(*arguments)
+        await session.stop()
+        return worker
+
+    monkeypatch.setattr(worker_launch.Launcher, "start", start_and_stop)
+    (last,) = await asyncio.wait_for(session.heard(), 10)
+    assert isinstance(last, Failed)
+    assert last.status == 130
+
+
 async def test_a_limit_before_the_first_figures_is_the_reason(tmp_path: Path) -> None:
     body = f"{SAYS_HELLO}print({json.dumps(LIMIT)!r})"
     *_, last = await fake(tmp_path, body).heard()
@@ -290,7 +308,7 @@ def test_variables_that_change_the_measurement_are_unset(monkeypatch: pytest.Mon
         "TORCH_NCCL_ASYNC_ERROR_HANDLING",
     )
     for name in (*kept, *dropped):
-        monkeypatch.setenv(name, "1")
-    assert environment.unset_changing() == [f"{name}=1" for name in dropped]
+        monkeypatch.setenv(name, "1" * 99)
+    assert environment.unset_changing() == [f"{name}={'1' * 80}" for name in dropped]
     assert set(os.environ).isdisjoint(dropped)
     assert set(kept) <= set(os.environ)

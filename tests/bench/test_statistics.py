@@ -1,5 +1,6 @@
 import math
 import random
+import statistics
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from gputop.bench.results.statistics import (
     droop,
     mean_interval,
     mean_rate,
+    robust_sigma,
     second_half,
     time_to_steady,
     with_statistics,
@@ -111,6 +113,11 @@ def test_the_burst_are_the_first_two_seconds_and_a_droop_is_beyond_the_noise() -
     found = drooped([(0.5, 103.0)] * 4 + late * 2)
     assert (found.percent, found.low) == pytest.approx((2.1238, 0.7340), abs=1e-3)
     assert drooped([(0.5, 102.0)] * 4 + late * 2).percent == 0.0
+
+
+def test_the_scatter_is_that_of_a_normal_distribution_without_its_outliers() -> None:
+    normal = [statistics.NormalDist(50, 7).inv_cdf(n / 1000) for n in range(1, 1000)]
+    assert robust_sigma([*normal, *[1e9] * 10]) == pytest.approx(7, rel=0.02)
 
 
 def test_the_interval_is_about_the_mean_of_the_result() -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .copy_paths import ODD
 from .errors import RunError
 from .events import Point
 from .needs import GIB, MIB
@@ -27,8 +28,6 @@ BITS, BYTES_OF_WORD, WORD = 64, 8, 2**64 - 1
 FEW = 8
 FILL_SHARE = 0.25
 """Most of a run's time for writing to the memory for the first time. Then the rest is left out."""
-ODD = 0x9E3779B97F4A7C15
-"""Factor of a block's number. The product makes the random words differ from block to block."""
 FIXED = (
     0x0,
     0x5555555555555555,
@@ -175,7 +174,7 @@ class MemoryUnderTest:
         row = torch.arange(BITS, device=own.device)
         if pattern == "random":
             own.random_(-(2**63), None)
-            self.stride = ODD
+            self.stride = ODD  # the words differ from block to block
         elif (
             pattern == "address"
         ):  # a word is its offset in bytes, inverted in every second pass
