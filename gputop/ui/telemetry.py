@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 MOST_HELD = CAPACITY
 """Most records to keep during a pause."""
-EVENTS_KEPT = 100
 STOPPED_AFTER = 1.0
 """Longest time between two ticks of a running dashboard. After a longer time, it was suspended or
 delayed."""
@@ -73,7 +72,7 @@ class Telemetry:
         """Created on first use, because the first screen does not load the rules."""
         self._situation: Situation
         self._events: dict[str | None, deque[Event]] = defaultdict(
-            lambda: deque(maxlen=EVENTS_KEPT),
+            lambda: deque(maxlen=EVENTS),
         )
         self.host: Host | None = None
         self.interruption: Problem | None = None
