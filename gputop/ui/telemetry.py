@@ -24,7 +24,6 @@ from gputop.agent.snapshot import (
 )
 from gputop.agent.times import is_old, silence_limit
 from gputop.health.findings import Finding
-from gputop.schema.advice import fill_index
 from gputop.schema.limits import DEVICES
 from gputop.stream.child import Interruption
 from gputop.stream.history import CAPACITY, History
@@ -201,11 +200,6 @@ class Telemetry:
             )
             self._situation = Situation(inventory, sample, judgement)
         return self._situation
-
-    def remedy_of(self, finding: Finding) -> str:
-        """Return the remedy for a finding, with the index of its device."""
-        device = self.find_device(finding.device_uuid)
-        return fill_index(finding.remedy, [device] if device else [])
 
     def events(self, uuid: str) -> list[Event]:
         """Return events of the device and of its whole machine, newest first."""
