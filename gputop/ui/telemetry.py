@@ -24,7 +24,6 @@ from gputop.agent.snapshot import (
 )
 from gputop.agent.times import is_old, silence_limit
 from gputop.health.findings import Finding
-from gputop.schema.advice import fill_index
 from gputop.schema.limits import DEVICES
 from gputop.stream.child import Interruption
 from gputop.stream.history import CAPACITY, History
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 MOST_HELD = CAPACITY
 """Most records to keep during a pause."""
-EVENTS_KEPT = 100
 STOPPED_AFTER = 1.0
 """Longest time between two ticks of a running dashboard. After a longer time, it was suspended or
 delayed."""
@@ -73,7 +71,7 @@ class Telemetry:
         """Created on first use, because the first screen does not load the rules."""
         self._situation: Situation
         self._events: dict[str | None, deque[Event]] = defaultdict(
-            lambda: deque(maxlen=EVENTS_KEPT),
+            lambda: deque(maxlen=EVENTS),
         )
         self.host: Host | None = None
         self.interruption: Problem | None = None
@@ -202,11 +200,6 @@ class Telemetry:
             )
             self._situation = Situation(inventory, sample, judgement)
         return self._situation
-
-    def remedy_of(self, finding: Finding) -> str:
-        """Return the remedy for a finding, with the index of its device."""
-        device = self.find_device(finding.device_uuid)
-        return fill_index(finding.remedy, [device] if device else [])
 
     def events(self, uuid: str) -> list[Event]:
         """Return events of the device and of its whole machine, newest first."""

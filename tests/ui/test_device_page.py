@@ -132,7 +132,7 @@ def three_seconds() -> Telemetry:
     telemetry.receive(said_by(before, seconds=-31.0))  # the trail has 30 s
     for n in range(3):
         shares = {"dram_active_percent": 50.0 * n, "tensor_active_percent": 25.0 * n}
-        shares["fp32_active_percent"] = 100.0 if n == 2 else 0.0
+        shares["fp32_active_percent"] = 130.0 if n == 2 else 0.0
         event = Event(streams.NOW + n, UUID, "xid", 79)
         telemetry.receive(said_by(streams.readings(0, **shares), seconds=n, events=(event,)))
     return telemetry

@@ -195,7 +195,7 @@ def test_rows_and_their_heading_have_one_width(snapshot: Any) -> None:
 
 def test_compact_panels(snapshot: Any) -> None:
     made = h100(clock_event_reasons=("sw_power_cap",))
-    found = [panel.draw(made, Density.COMPACT, width, 4) for width in (40, 60, 80, 120)]
+    found = [panel.draw(made, Density.COMPACT, width, 4) for width in (40, 62, 63, 120)]
     assert "\n".join(text_of([row for rows in found for row in rows])) == snapshot
 
 

@@ -91,5 +91,4 @@ class DetailsView(ScrolledPage):
         ]
         if not xids:
             return "none"
-        newest = ABSENT if xids[0].code is None else xids[0].code
-        return f"{len(xids)}, the last one {newest}"
+        return f"{len(xids)}, the last one {xids[0].code or ABSENT}"

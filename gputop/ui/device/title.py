@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gputop.agent.device import Device
+from gputop.schema.advice import fill_index
 from gputop.schema.derived import label_of, model_of
 from gputop.text import ABSENT, percentage, quantity, used_of, watts_of
 from gputop.ui.device.bound_map import ADVICE
@@ -26,7 +27,11 @@ class DeviceTitle(DeviceView):
         device = self.device
         if device is None:
             return [[Span("No device", WARN)]]
-        rows = [self._heading(device, width), self._sums(device, width)]
+        name = [
+            Span(f"{label_of(device)} ", ACCENT),
+            Span(f"{model_of(device)} ", STRONG),
+        ]
+        rows = [rule_of(name, [], width), self._sums(device, width)]
         telemetry = self._telemetry
         trouble = device_trouble(telemetry, device)
         if trouble is not None:
@@ -40,16 +45,9 @@ class DeviceTitle(DeviceView):
         bound_by = telemetry.judgement.bound_by.get(device.uuid)
         advice = ADVICE.get(bound_by.bound, "") if bound_by else ""
         if finding is not None and finding.remedy:
-            advice = telemetry.remedy_of(finding)
+            advice = fill_index(finding.remedy, [device])
         rows.append(bound_row(bound_by, finding, width))
         return [*rows, [Span(clip_advice(advice, width), DIM)]]
-
-    def _heading(self, device: Device, width: int) -> Row:
-        left = [
-            Span(f"{label_of(device)} ", ACCENT),
-            Span(f"{model_of(device)} ", STRONG),
-        ]
-        return rule_of(left, [], width)
 
     def _sums(self, device: Device, width: int) -> Row:
         """Return the numbers of the summary, the most useful first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -165,7 +165,7 @@ def axis_of(
 
 
 # All dots are full: they change when the chart scrolls, not at each sample.
-@lru_cache(maxsize=128)
+@lru_cache
 def means_of(
     axis: Axis, history: History, uuid: str, name: str
 ) -> list[float | None]:
@@ -218,7 +218,7 @@ def _level(
     return max(1, min(room, round(value / top * room)))
 
 
-@lru_cache(maxsize=1024)
+@cache
 def _column(
     left: int,
     right: int,

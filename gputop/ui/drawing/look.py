@@ -113,11 +113,9 @@ class Terminal(NamedTuple):
     @property
     def themes(self) -> tuple[str, ...]:
         """Names of the themes that the terminal can show."""
-        if self.colours > 16:
-            return tuple(THEMES)
-        if self.colours:
+        if self.colours == ANSI.colours:
             return (ANSI.name,)
-        return ()
+        return tuple(THEMES) if self.colours else ()
 
 
 def _colours(environment: Mapping[str, str]) -> int:
@@ -177,7 +175,7 @@ class Look(LineFilter):
         if found is not None:
             style += found
         # This includes colours without a role.
-        if self.theme.colours <= 16:
+        if self.theme.colours <= ANSI.colours:
             style += Style.from_color(
                 _downgraded(style.color),
                 _downgraded(style.bgcolor),
@@ -206,7 +204,7 @@ def choose_look(theme: str, ascii: bool | None, terminal: Terminal) -> Look:  # 
     """
     if terminal.colours == 0:
         chosen = MONOCHROME
-    elif terminal.colours <= 16:
+    elif terminal.colours <= ANSI.colours:
         chosen = ANSI
     else:
         if theme == AUTO:

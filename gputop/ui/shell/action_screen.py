@@ -48,8 +48,6 @@ def bindings(actions: Iterable[Action]) -> Iterator[Binding]:
 
 
 Item = TypeVar("Item")
-EXPLAINED_SECONDS = 3.0
-"""Seconds for which the explanation of a key is shown."""
 
 
 class ActionScreen(Screen[None]):
@@ -148,8 +146,7 @@ class ActionScreen(Screen[None]):
             return
         # Textual handles other keys.
         if event.is_printable or event.key[:1] == "f":
-            said = self.explain(event.key, event.character or "")
-            self.notify(said, timeout=EXPLAINED_SECONDS)
+            self.notify(self.explain(event.key, event.character or ""))
 
     def explain(self, key: str, character: str) -> str:
         """Return what to press instead of a key that has no effect here."""

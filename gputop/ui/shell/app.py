@@ -339,17 +339,10 @@ class GputopApp(SteadyApp, inherit_bindings=False):
 
     def report(self, error: BaseException) -> None:
         """Show a fault in gputop that does not end it."""
+        text, title = _described(error), "A fault in gputop"
         if says_process_limit(error):
-            self.notify(
-                str(process_limit_problem("Not done")),
-                severity="error",
-            )
-            return
-        self.notify(
-            _described(error),
-            title="A fault in gputop",
-            severity="error",
-        )
+            text, title = str(process_limit_problem("Not done")), ""
+        self.notify(text, title=title, severity="error")
 
     def end_with(self, error: BaseException) -> bool:
         """End with one line instead of a traceback. `GPUTOP_DEBUG` shows the traceback."""

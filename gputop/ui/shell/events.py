@@ -51,9 +51,11 @@ class EventWatch:
         free = []
         for device in devices:
             readings = states.get(device.uuid)
-            if readings is None or readings.state is not DeviceState.OK:
-                continue
-            if "processes" in readings.absent:
+            if (
+                readings is None
+                or readings.state is not DeviceState.OK
+                or "processes" in readings.absent
+            ):
                 continue
             before = self._before.get(device.uuid, [])
             running = self._before[device.uuid] = now[device.uuid]
