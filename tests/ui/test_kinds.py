@@ -115,7 +115,8 @@ def readout_of(run: DeviceRun) -> list[str]:
     return texts(table(Run.of(run), 120))
 
 
-def test_a_run_that_takes_longer_has_no_time_left() -> None:
+def test_the_progress_has_ten_cells_at_least_and_no_time_left_below_zero() -> None:
+    assert texts(table(group(1, 30.0), 24))[2].startswith(" ━━━━━─────  30 s of ")
     assert " 1:02 of 1:00, 0 s left " in readout_of(run_of("soak", Progress(62.0, 0.5, 9, 0.3)))[2]
 
 
