@@ -185,6 +185,7 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
         assert f"={row[1:]}" in shown(pilot, ResultsView).splitlines()
         await pilot.press("down", "d")
         assert re.search(r"TFLOP/s +802 +803 ", text_of(lines(app)))
+        assert app.screen.query_one(".box").size.width > 100
         await pilot.press("escape", "delete", "n")
         assert forgotten == []
         await pilot.press("delete", "y")

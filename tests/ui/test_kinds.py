@@ -127,7 +127,6 @@ def test_how_far_it_is_counts_rows() -> None:
     assert " running          10/20 " in rows
     assert " of at most 1:00 " in progress
     run = run_of("copy", *table_events("copy"))
-    assert run.share == 1.0
     assert " ok                  20 " in readout_of(run)[1]
 
 
