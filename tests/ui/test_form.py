@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from gputop.ui.benchmark.readout import TitleView
 from gputop.ui.shell.app import GputopApp
 from tests.bench.machines import WHOLE, divided, instance, seen
 from tests.sessions import EndlessSession, PreparedSession
-from tests.streams import PreparedStream, device, inventory, no_driver, sample
+from tests.streams import PreparedStream, device, inventory, no_driver, readings, sample
 from tests.ui.pilots import (
     app_with,
     ended,
@@ -73,7 +74,6 @@ async def test_a_sampler_that_starts_again_changes_nothing(session: type[Prepare
     async with settled(GputopApp(stream)) as (app, pilot):
         await open_form(pilot)
         await chosen(pilot, "device", device(2).uuid)
-        assert fields(app) == (device(2).uuid, "bfloat16")
         await chosen(pilot, "dtype", "float16")
         for state, devices in ((DriverState.STARTING, 0), (DriverState.OK, 4)):
             await send(
@@ -82,11 +82,13 @@ async def test_a_sampler_that_starts_again_changes_nothing(session: type[Prepare
             assert fields(app) == (device(2).uuid, "float16")
         await pilot.press("tab", "tab", "enter", "up")
         await send(pilot, stream, inventory(4))
-        assert choice(app, "device").expanded
+        free = tuple(readings(n, memory_free_bytes=2**34) for n in range(4))
+        await send(pilot, stream, replace(sample(4, processes=[]), devices=free))
         assert choice(app, "device").query_one("SelectOverlay", OptionList).highlighted == 1
         await pilot.press("b")
         (request,) = session.requests
         assert (request.target.uuid, request.dtype) == (device(1).uuid, "bfloat16")
+        assert request.target.memory_free_bytes == 2**34, "as it is now"
 
 
 async def test_another_device_brings_the_type_that_suits_it() -> None:

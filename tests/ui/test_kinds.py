@@ -89,7 +89,7 @@ def test_a_part_of_a_check_says_which_it_is_and_how_long_all_take() -> None:
     view, check = TitleView(), Check(DEFAULT_LEVEL)
     view.run, view.check = group(1, 30.0), check
     check.number = 3
-    assert texts(view.draw(120, 1))[0].startswith(" Part 3 of 5, ")
+    assert texts(view.draw(120, 1))[0].startswith(" Part 3 of 5, 54 s left · Running")
 
 
 def test_the_best_of_a_search_is_the_best_that_was_confirmed() -> None:
@@ -115,7 +115,8 @@ def readout_of(run: DeviceRun) -> list[str]:
     return texts(table(Run.of(run), 120))
 
 
-def test_a_run_that_takes_longer_has_no_time_left() -> None:
+def test_the_progress_has_ten_cells_at_least_and_no_time_left_below_zero() -> None:
+    assert texts(table(group(1, 30.0), 24))[2].startswith(" ━━━━━─────  30 s of ")
     assert " 1:02 of 1:00, 0 s left " in readout_of(run_of("soak", Progress(62.0, 0.5, 9, 0.3)))[2]
 
 
@@ -126,7 +127,6 @@ def test_how_far_it_is_counts_rows() -> None:
     assert " running          10/20 " in rows
     assert " of at most 1:00 " in progress
     run = run_of("copy", *table_events("copy"))
-    assert run.share == 1.0
     assert " ok                  20 " in readout_of(run)[1]
 
 
@@ -162,8 +162,6 @@ def test_wrong_elements_are_red_while_it_runs() -> None:
     red = in_style(all_of(run), FAULT)
     assert "FAULTY : 1 wrong element, first at 2 s · float32" in red
     assert " 0.300 " in readout_of(run)[1]
-    run.add_event(Verified(4, 7))
-    assert "7 wrong elements, first at 2 s" in in_style(all_of(run), FAULT)
 
 
 def test_the_readout_has_what_is_known_of_a_result() -> None:
@@ -233,7 +231,6 @@ def test_each_has_its_line_and_colour_and_a_legend() -> None:
     rows = chart(group(4, 30.0), 120, 24)
     assert "GPU 0" in in_style(rows[:1], BUSY)
     assert "GPU 1" in in_style(rows[:1], MEMORY)
-    assert dotted(rows, BUSY) > 20
     assert dotted(rows, COLOURS[3]) > 20, "the one that is not hidden behind others"
     every = chart(group(8, 30.0), 120, 24)
     assert [style for style in COLOURS if not in_style(every[:1], style)] == []

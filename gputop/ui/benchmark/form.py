@@ -194,8 +194,9 @@ class Form(Container):
         self._offered = {target.uuid or CPU: target for target in targets}
         self._refused = refused
         self._update()
-        if self._key is None and targets[0].uuid:
-            self.choose(targets[0].uuid)
+        first = next(iter(self._offered), CPU)
+        if self._key is None and first != CPU:
+            self.choose(first)
 
     def choose(
         self,
