@@ -76,7 +76,7 @@ class ProcessesView(ListView[ProcessRow]):
     def action_side(self, step: int) -> None:
         """Scroll right by `step` columns. After the last column, scroll the command."""
         commands = [row.process.command or "" for row in self.state.lines]
-        longest = max(map(len, commands), default=0)
+        longest = max(map(len, ["", *commands]))
         most = len(columns.moving_columns(self.state.columns))
         most += longest // columns.SIDE_CELLS
         self._side = max(0, min(most, self._side + step))
