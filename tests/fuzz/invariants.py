@@ -122,6 +122,7 @@ def check_drawn(telemetry: Telemetry, number: int) -> None:
         if isinstance(view, TimelineView):
             view.action_zoom(number % 5)
         if isinstance(view, ProcessesView):
+            view.redraw()
             view.action_sort(number % 15)
             view.action_move(3)
         for row in view.draw(width, height)[:height]:

@@ -8,6 +8,7 @@ import pytest
 
 from gputop.agent.linux.procfs import TICKS_PER_SECOND
 from gputop.agent.masking import MASK
+from gputop.agent.problem import ProblemError
 from gputop.ui.processes.process_details import read_details
 from tests.agent.fake_proc import FakeProc
 from tests.agent.test_procfs import proc
@@ -31,6 +32,8 @@ def test_a_real_process(child: subprocess.Popen[bytes]) -> None:
         ("RAW", "\udcff"),
         ("ä", "2"),
     )
+    with pytest.raises(ProblemError, match="another process has its pid"):
+        read_details(child.pid, start_of(child) - 1.0)
 
 
 def test_threads_and_signals_of_a_real_process() -> None:
@@ -99,4 +102,3 @@ def test_what_is_not_permitted_is_left_out(
     found = read_details(child.pid, start_of(child))
     assert found.directory is None
     assert found.environment is None
-    assert found.parents

@@ -209,6 +209,7 @@ async def test_a_line_for_each_user_which_enter_opens_and_esc_leaves() -> None:
         await pilot.press("slash", *"ad", "enter")
         assert [row.name for row in tab.users.state.lines] == ["ada"]
         await pilot.press("enter")
+        assert (tab.users.display, tab.processes.display) == (False, True)
         assert {row.process.user for row in tab.processes.state.lines} == {"ada"}
         await pilot.press("escape", "U", "escape", "escape")
         assert not tab.users.display

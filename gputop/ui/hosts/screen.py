@@ -73,10 +73,8 @@ class HostsView(ListView[HostRow]):
     def action_sort(self, step: int) -> None:
         """Sort by the column `step` places further on."""
         shown = [slot.column for slot in self.slots(self.size.width)]
-        places = {column: n for n, column in enumerate(shown)}
-        at = step
-        if self.state.sorted_by in places:
-            at += places[self.state.sorted_by]
+        places: dict[object, int] = {each: n for n, each in enumerate(shown)}
+        at = places.get(self.state.sorted_by, 0) + step
         self.state.sort_by(shown[at % len(shown)])
         self.redraw()
 

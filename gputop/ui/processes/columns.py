@@ -114,7 +114,7 @@ def places_of(process: Process) -> list[str]:
 
 
 def where(process: Process) -> str:
-    """Return the innermost place of a process by name; empty if it is in none."""
+    """Return its pod, else its job, else its container; empty if it is in none."""
     for place in places_of(process):
         return place
     if process.absent.keys() & {"pod", "slurm_job", "container"}:

@@ -75,9 +75,8 @@ class ProcessesView(ListView[ProcessRow]):
 
     def action_side(self, step: int) -> None:
         """Scroll right by `step` columns. After the last column, scroll the command."""
-        longest = 0
-        for row in self.state.lines:
-            longest = max(longest, len(row.process.command or ""))
+        commands = [row.process.command or "" for row in self.state.lines]
+        longest = max(map(len, ["", *commands]))
         most = len(columns.moving_columns(self.state.columns))
         most += longest // columns.SIDE_CELLS
         self._side = max(0, min(most, self._side + step))
@@ -160,9 +159,8 @@ def _command(
     """Return the branch of the tree, in at most half of the room, and the command after it."""
     branch = row.branch[-(cells // 2) :]
     room = cells - len(branch)
-    style = TEXT
-    if row.process.command is None or row.is_parent:
-        style = DIM
+    is_dim = row.process.command is None or row.is_parent
+    style = DIM if is_dim else TEXT
     command = columns.command_of(row.process, room, skipped)
     return [Span(branch, DIM), cell(command, room, style)]
 
@@ -302,9 +300,7 @@ class ProcessesTab(ListTab):
 
     @property
     def process(self) -> Process | None:
-        if self.users.display:
-            return None
-        return super().process
+        return None if self.users.display else super().process
 
     def show_telemetry(self) -> None:
         self.filter_view.redraw()
