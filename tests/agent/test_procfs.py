@@ -1,7 +1,6 @@
 import os
-import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,6 @@ from tests.agent.fake_proc import FakeProc, stat_line
 
 BOUND = 60.0
 NOBODY = 0x7FFFFFFF
-CAT = shutil.which("cat") or "cat"
 
 
 @pytest.fixture
@@ -34,28 +32,19 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeProc:
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that waits for its input to end, with an environment that is not harmless."""
-    variables = {
-        b"A": b"b=c",
-        b"EMPTY": b"",
-        b"ESC": b"\x1b[31m",
-        b"RAW": b"\xff",
-        b"\xc3\xa4": b"2",
-    }
-    with cat(variables) as process:
+    """A process that waits for its input to end, with an environment that is not harmless.
+
+    It runs: until then its environment is empty, even when exec has closed its files.
+    """
+    said = {b"A": b"b=c", b"EMPTY": b"", b"ESC": b"\x1b[31m", b"RAW": b"\xff", b"\xc3\xa4": b"2"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["/bin/cat"], stdin=pipe, stdout=pipe, env=said, bufsize=0) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"\n")
+        assert process.stdout.read(1)
         yield process
         process.kill()
-
-
-def cat(variables: Mapping[bytes, bytes]) -> subprocess.Popen[bytes]:
-    """One that runs: until then its environment is empty, even when exec has closed its files."""
-    pipe = subprocess.PIPE
-    process = subprocess.Popen([CAT], stdin=pipe, stdout=pipe, env=variables, bufsize=0)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b"\n")
-    assert process.stdout.read(1)
-    return process
 
 
 def start_of(process: subprocess.Popen[bytes]) -> float:
