@@ -84,7 +84,6 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
 
 @pytest.fixture(autouse=True)
 def _ada(monkeypatch: pytest.MonkeyPatch) -> None:
-
     def getpwuid(uid: int) -> SimpleNamespace:
         if uid != 1000:
             raise KeyError(uid)

@@ -60,14 +60,7 @@ MACHINES: list[tuple[dict[str, str], dict[str, object]]] = [
     ({"/proc/self/cgroup": f"0::/docker/{'0d' * 32}\n"}, {"container": "container"}),
     ({"/proc/self/cgroup": "0::/user.slice/user-1000.slice\n"}, {"container": None}),
     (WSL, {"wsl": True}),
-    (
-        LIBRARY,
-        {
-            "library": "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
-            "library_version": "580.95.05",
-            "library_aside": False,
-        },
-    ),
+    (LIBRARY, {"library": NAMED, "library_version": "580.95.05", "library_aside": False}),
     (WSL_LIBRARY, {"library": "/usr/lib/wsl/lib/libnvidia-ml.so.1", "library_aside": True}),
     ({**WSL_LIBRARY, **LIBRARY}, {"library_aside": False}),
     (DANGLING, {"library": None, "broken_library": BrokenLibrary(NAMED, GONE)}),
@@ -86,6 +79,12 @@ def test_what_is_seen_of_a_machine(
 ) -> None:
     found = inspect_system(fake_root(tmp_path, files), {})
     assert {name: getattr(found, name) for name in seen} == seen
+
+
+def test_folders_of_the_environment_are_searched(tmp_path: Path) -> None:
+    folders = {"LD_LIBRARY_PATH": "/opt:/usr/lib/wsl/lib/"}
+    found = inspect_system(fake_root(tmp_path, WSL_LIBRARY), folders)
+    assert (found.library, found.library_aside) == ("/usr/lib/wsl/lib/libnvidia-ml.so.1", False)
 
 
 def test_a_device_file_that_is_forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ def test_the_bits_are_those_of_nvml() -> None:
 
 
 def test_the_words_are_those_of_nvml() -> None:
+    assert {*range(2, 11)} < agent_words.ARCHITECTURES.keys()
     for words, start in (
         (agent_words.ARCHITECTURES, "DEVICE_ARCH"),
         (agent_words.COMPUTE_MODES, "COMPUTEMODE"),

@@ -79,7 +79,7 @@ async def read(pilot: Pilot[None]) -> None:
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 12), (22, 10), (60, 100)])
 async def test_the_tab_has_progress_charts_and_output(size: tuple[int, int], snapshot: Any) -> None:
     steps = [f"step {n} of 1000 lr 2e-05 acc {n / 400:.2f}" for n in range(400)]
-    steps[::30] = [f"{step} loss {2 - n / 10:.2f}" for n, step in enumerate(steps[::30])]
+    steps[::30] = [f"{step} loss {3 * 0.8**n:.2f}" for n, step in enumerate(steps[::30])]
     app = app_of(Followed("\x1b[31mbegin\x1b[0m \x1b]0;title\x07", *steps[:350], *steps[352:]))
     async with app.run_test(size=size) as pilot:
         await read(pilot)
