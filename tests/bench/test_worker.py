@@ -62,6 +62,7 @@ def test_the_products_at_hand_are_verified_after_a_stop() -> None:
         raw.until("sample")
         raw.tell("stop")
         *_, last, done = raw.events()
+        assert raw.process.wait(STOP_SECONDS) == 0
     assert (last["event"], done["stopped"]) == ("verify", "user")
 
 
