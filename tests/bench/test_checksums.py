@@ -83,6 +83,8 @@ def test_one_wrong_element_in_one_of_500_products_is_found(
 def test_a_high_bit_of_an_element_is_found(dtype: str) -> None:
     """As a cell or a line would lose it: the top of the exponent."""
     product, sums = verified(dtype, 64, 512, 32)
+    wide = {"float64": "torch.float64", "int8": "torch.int32"}.get(dtype, "torch.float32")
+    assert str(sums.right.dtype) == wide
     bits = 8 * product.c.element_size()
     size = product.c.double().abs()
     usual = (size > size.square().mean().sqrt()).nonzero().tolist()

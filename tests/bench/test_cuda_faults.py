@@ -1,7 +1,6 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,24 +14,7 @@ from tests.sessions import Session
 
 pytestmark = needs_torch
 
-DIES = Fault("product", "die", size=4)
 HANGS = Fault("product", "hang", size=8)
-SMALL: dict[str, Any] = {"kind": "sweep", "size": 8, "seconds": 20.0, "fault": QUICK}
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({**SMALL, "settings": with_faults(DIES)}, "an illegal memory access"),
-        ({"settings": with_faults(Fault("product", "wrong"))}, "The device computes wrong results"),
-    ],
-)
-async def test_a_faulty_device_is_called_faulty(
-    runs: Runs, changes: dict[str, Any], says: str
-) -> None:
-    failed = (await runs.run(**changes)).failed
-    assert failed.status == 1
-    assert says in str(failed.problem)
 
 
 async def test_a_device_that_dies_is_a_fault(runs: Runs, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 import dataclasses
 import json
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker.events import DeviceRecord, RunLimit
-from gputop.bench.worker.guard import SILENCE_SECONDS, Guard
+from gputop.bench.worker.guard import SILENCE_SECONDS, Guard, import_from
 from gputop.bench.worker.heat import heat_in_short, heat_in_words, heat_limits, reached_limit
 from gputop.schema.decode import decode
 from tests.bench.machines import WHOLE, divided, seen
@@ -200,6 +202,16 @@ def test_an_answer_is_good_for_a_time_from_its_reading_on() -> None:
     due, limit = followed.guard.answer_due
     assert before <= due - (SILENCE_SECONDS - 5.0) <= time.monotonic()
     assert limit.why == "it did not answer for 20 s"
+
+
+def test_a_module_is_imported_from_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "an_agent.py").write_text("FOUND = True\n")
+    before = [*sys.path]
+    import_from("an_agent", [str(tmp_path)])
+    assert sys.modules.pop("an_agent").FOUND
+    assert sys.path == before, "other modules beside it cannot be imported"
+    with pytest.raises(ImportError, match=f"there is no a_driver in {tmp_path}"):
+        import_from("a_driver", [str(tmp_path)])
 
 
 def test_a_guard_that_fails_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,8 +51,9 @@ def test_stop_takes_effect_in_the_middle_of_a_long_product() -> None:
 
 
 def test_the_end_of_the_parent_is_the_end_of_the_worker() -> None:
-    with RawWorker(request(size=1024, seconds=600.0)) as raw:
+    with RawWorker(request(size=1024, seconds=600.0), folders=()) as raw:
         raw.until("hello")
+        assert raw.until("record")["record"], "of its guard"
         raw.close()
         assert raw.process.wait(STOP_SECONDS) is not None
 
@@ -62,6 +63,7 @@ def test_the_products_at_hand_are_verified_after_a_stop() -> None:
         raw.until("sample")
         raw.tell("stop")
         *_, last, done = raw.events()
+        assert raw.process.wait(STOP_SECONDS) == 0
     assert (last["event"], done["stopped"]) == ("verify", "user")
 
 

@@ -71,7 +71,6 @@ def run_once(self, times):
 step.Step.run = run_once
 """
 
-
 NO_FLOAT32 = Fault("product", kind="float32", exception="TypeError", message="not today")
 FULL = Fault("product", exception="OutOfMemoryError", message="CUDA out of memory.", size=32)
 NOT_PINNED = Fault("pin", after=2, message="CUDA error: OS call failed")
@@ -128,6 +127,8 @@ CASES = {
     "rows that fail": asked("sweep", 32, dtype="bfloat16,float32", faults=(NO_FLOAT32,)),
     "a row that does not fit": asked("sweep", 64, faults=(FULL,)),
     "no pinned memory": asked("copy", gib=1.25, faults=(NOT_PINNED,)),
+    "a GPU that dies": asked("sweep", 8, faults=(Fault("product", "die", size=4),)),
+    "a wrong GPU": asked("soak", 256, faults=(Fault("product", "wrong"),)),
     "no row": asked("sweep", 8, faults=(replace(NO_FLOAT32, kind=None),)),
     "a step of int8": asked("step", dtype="int8"),
     "a GPU that is busy": asked("soak", 256, faults=(BUSY,)),

@@ -3,7 +3,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -47,8 +47,10 @@ def request(
 class RawWorker:
     """The worker as a process, without a session: what it is told and what it says."""
 
-    def __init__(self, asked: Request, fault: str = "") -> None:
-        """Start it; `fault` is as of `broken_worker`."""
+    def __init__(
+        self, asked: Request, fault: str = "", folders: Sequence[str] | None = None
+    ) -> None:
+        """Start it; `fault` is as of `broken_worker`. Without folders it has no guard."""
         body = broken_worker(fault) if fault else None
         self.process = subprocess.Popen(
             [sys.executable, *(["-c", body] if body else [str(WORKER)])],
@@ -57,7 +59,7 @@ class RawWorker:
             stderr=subprocess.DEVNULL,
             **forking(body, os.environ),
         )
-        self.tell(worker_request(asked).to_line().decode().strip())
+        self.tell(worker_request(asked, folders).to_line().decode().strip())
 
     def tell(self, line: str) -> None:
         assert self.process.stdin is not None

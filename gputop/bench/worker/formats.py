@@ -15,9 +15,8 @@ from typing import Any
 from .errors import first_line, is_death, is_memory, no_dtype
 
 ROWS = 64
-"""Rows compared in float64, or made in float32, at a time."""
-TRIED = 128
-"""Size of the product that tests if torch supports a data type. It is valid for all of them."""
+"""Rows compared in float64, or made in float32, at a time. All data types have products of this
+size."""
 SPREAD = 32
 """Standard deviation of int8 operands. The type's range is four standard deviations."""
 SMALL = 32

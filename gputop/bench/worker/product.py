@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError
-from .formats import ROWS, TRIED, TYPES, Plain, set_precision, try_product
+from .formats import ROWS, TYPES, Plain, set_precision, try_product
 from .needs import GIB, WORKSPACE_BYTES, fixed_bytes, product_bytes
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def require(
 ) -> None:
     """Raise `RunError` if torch does not have the data type on this device."""
     if dtype in TYPES or dtype == "float16_acc16":
-        try_product(Product(torch, dtype, (TRIED, TRIED, TRIED), place))
+        try_product(Product(torch, dtype, (ROWS, ROWS, ROWS), place))
 
 
 REPEATS = 3
