@@ -364,7 +364,7 @@ def _children_facts(cpus: Mapping[_Key, _Cpu]) -> Facts:
         return {"children": len(cpus), **absent}
     return {
         "children": len(cpus),
-        "children_cpu_percent": rounded(sum(percents)),
+        "children_cpu_percent": rounded(sum(percents, 0.0)),
         "children_cpu_most_percent": max(percents, default=0.0),
     }
 
