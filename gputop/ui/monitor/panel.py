@@ -191,8 +191,11 @@ def _figures(shown: ShownDevice, *, bars: bool) -> list[Row]:
         figures.append(("sm_clock_mhz", reading(clock)))
     if r.performance_state is not None:
         figures.append(("", Span(f"P{r.performance_state}")))
-    has = [span for name, span in figures if not shown.lacks(name)]
-    return [[Span("  "), span] for span in has]
+    rows: list[Row] = []
+    for name, span in figures:
+        if not shown.lacks(name):
+            rows.append([Span("  "), span])
+    return rows
 
 
 def _fault_rows(fault: Trouble, width: int, room: int) -> list[Row]:
@@ -297,8 +300,11 @@ def _detail_rows(shown: ShownDevice, width: int, most: int) -> list[Row]:
         others.append(("reserved", "memory_reserved_bytes", reserved))
     lines: list[list[Part]] = []
     for named in (units, others):
-        has = [each for each in named if not shown.lacks(each[1])]
-        lines.append([(label, reading(text)) for label, _, text in has])
+        parts: list[Part] = []
+        for label, name, text in named:
+            if not shown.lacks(name):
+                parts.append((label, reading(text)))
+        lines.append(parts)
     links: list[Part] = []
     for label, received, sent in (
         ("PCIe", r.pcie_rx_bytes_per_second, r.pcie_tx_bytes_per_second),

@@ -73,9 +73,13 @@ class EventWatch:
         yield from self._new_faults(findings)
 
     def _new_faults(self, findings: Iterable[Finding]) -> Iterator[Notice]:
-        faults = [e for e in findings if e.severity is Severity.FAULT]
-        new = [each for each in faults if each.key not in self._faults]
-        self._faults = {each.key for each in faults}
+        before, self._faults = self._faults, set()
+        new = []
+        for each in findings:
+            if each.severity is Severity.FAULT:
+                self._faults.add(each.key)
+                if each.key not in before:
+                    new.append(each)
         if new:
             said = [title_of(cause) for cause in find_causes(new)]
             yield Notice("fault", "; ".join(said))

@@ -139,12 +139,19 @@ class Header(TelemetryView):
         if trouble is not None and trouble.remedy and self._telemetry.devices:
             return [Span(clip(f" {trouble.remedy}", width))]
         telemetry = self._telemetry
-        gpus = [each for each in telemetry.devices if not each.parent_uuid]
-        pairs = [(gpu, telemetry.readings(gpu.uuid)) for gpu in gpus]
-        answer = [each for each in pairs if each[1].state is DeviceState.OK]
-        # The totals are of this moment.
-        now = [e for e in answer if telemetry.old_seconds(e[1]) is None]
-        lost, old = len(pairs) - len(answer), len(answer) - len(now)
+        lost, old = 0, 0
+        now: list[tuple[Device, DeviceSample]] = []
+        for device in telemetry.devices:
+            readings = telemetry.readings(device.uuid)
+            if device.parent_uuid is not None:
+                continue
+            if readings.state is not DeviceState.OK:
+                lost += 1
+            # The totals are of this moment.
+            elif telemetry.old_seconds(readings) is not None:
+                old += 1
+            else:
+                now.append((device, readings))
         first, host = self._first(lost, old), self._host()
         sums, most = _sums([readings for _, readings in now]), _most(now)
         # Readings of single devices are dropped first.
@@ -208,8 +215,10 @@ def _sums(readings: Sequence[DeviceSample]) -> list[Row]:
         mean = percentage(sum(busy) / len(busy)).rjust(5)
         parts.append([Span("  busy ", DIM), Span(mean)])
     # Use and total must be of the same devices.
-    known = [r for r in readings if r.memory_used_bytes is not None]
-    known = [r for r in known if r.memory_total_bytes is not None]
+    known = []
+    for r in readings:
+        if None not in (r.memory_used_bytes, r.memory_total_bytes):
+            known.append(r)
     if known:
         used = sum(_values(known, "memory_used_bytes"))
         total = sum(_values(known, "memory_total_bytes"))
@@ -229,8 +238,11 @@ def _most(pairs: Sequence[tuple[Device, DeviceSample]]) -> list[Row]:
         ("hottest", "temperature_celsius", "°C"),
         ("busiest", "gpu_utilization_percent", " %"),
     ):
-        known = [(getattr(r, name), gpu) for gpu, r in pairs]
-        known = [pair for pair in known if pair[0] is not None]
+        known = []
+        for gpu, readings in pairs:
+            value = getattr(readings, name)
+            if value is not None:
+                known.append((value, gpu))
         if len(known) > 1:
             value, gpu = max(known, key=itemgetter(0))
             text = f"GPU {label_of(gpu)}: {value}{unit}"
@@ -251,8 +263,12 @@ def _problem_row(problems: Sequence[Entry], width: int) -> Row:
 
 
 def _values(readings: Sequence[DeviceSample], name: str) -> list[float]:
-    values = [getattr(r, name) for r in readings]
-    return [value for value in values if value is not None]
+    values = []
+    for each in readings:
+        value = getattr(each, name)
+        if value is not None:
+            values.append(value)
+    return values
 
 
 SHORTEST_BAR = 8
