@@ -114,6 +114,8 @@ def test_more_than_eight_devices_or_processes_are_counted_and_long_texts_are_cut
     assert nine.devices == f"{eight.devices} and 1 more"
     assert eight.about.endswith(", python 4248 and 1 more")
     assert nine.about.endswith(", python 4248 and 2 more")
+    pair = [process(n, n, slurm_job="7") for n in (1, 2)]
+    assert signal_targets(pair[0], pair, DEVICES)[1].about == "python 1, python 2"
     (long,) = signal_targets(process(1, 0, user="u" * 99, command="c" * 300), (), DEVICES)
     assert long.about == f"{'u' * 64}, {'c' * 200}"
 
