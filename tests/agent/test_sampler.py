@@ -128,6 +128,7 @@ def test_nobody_waits_for_the_interval_to_see_the_devices(opened: Open, readers:
     ready.set()
     second = stream.sample()
     assert len(second.devices) == 3
+    assert second.processes[0].user == "user11", "it waits for the owners, too"
     assert second.time - first.time < 1.0
     stream.sampler.set_gpm(wanted=False)
     later = stream.sample()

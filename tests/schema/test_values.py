@@ -94,5 +94,4 @@ def test_a_link_carries_what_its_generation_says() -> None:
     coding = {1: 2.5 / 10, 2: 5 / 10, 3: 8 / 8.125, 4: 16 / 8.125, 5: 32 / 8.125, 6: 8 * 242 / 256}
     for generation, gigabytes in coding.items():
         assert link_bytes(generation, 16) == pytest.approx(16e9 * gigabytes, rel=1e-3)
-    assert link_bytes(7, 16) is link_bytes(4, 0) is None
-    assert link_bytes(1, 1) == 250e6
+    assert (link_bytes(7, 16), link_bytes(4, 0), link_bytes(1, 1)) == (None, None, 250e6)
