@@ -20,7 +20,6 @@ async def test_soak_in_every_data_type(runs: Runs, dtype: str) -> None:
     result = heard.result
     assert (result.stopped, result.wrong_elements, result.dtype) == ("time", 0, dtype)
     assert (result.device_index, result.threads, bool(result.cuda_version)) == (0, None, True)
-    assert result.seconds > 0.4
     assert result.checks >= 4
     assert result.mismatches == {}
     assert result.tflops_device is not None

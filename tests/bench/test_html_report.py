@@ -187,6 +187,7 @@ def test_ticks_are_at_most_nine_round_numbers_or_powers(axis: SvgAxis, ticks: li
 
 
 def test_an_axis_is_logarithmic_if_the_values_are_far_apart() -> None:
+    assert SvgAxis(3.0, 3.0).at(3.0) == 0.5, "in the middle"
     assert x_axis([64, 1023], is_time=False) == SvgAxis(0, 1023)
     assert x_axis([64, 1024], is_time=False) == SvgAxis(64, 1024, 2)
     assert x_axis([1, 1024], is_time=True) == SvgAxis(0, 1024)

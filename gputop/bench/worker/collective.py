@@ -31,7 +31,7 @@ SIZES = tuple(KIB * 4**power for power in range(11))
 LARGEST_BYTES = {"cpu": 16 * MIB, "cuda": GIB}
 SHARE_OF_FREE = 6
 """Divisor of the free memory for the largest message. A check needs four buffers of its size."""
-LEAST_OPERATIONS, MOST_OPERATIONS = 5, 2000
+LEAST_OPERATIONS = 5
 BYTES_PER_ELEMENT, PERIOD = 4, 97
 """Element i of rank r is the integer i % 97 + r. float32 holds the sums of these exactly."""
 HELD_BACK_SECONDS, MEET_SECONDS, LIMIT_SECONDS = 0.5, 60.0, 600.0
@@ -271,9 +271,7 @@ def _row(
         rows.until = time.monotonic()  # no rank measures another row
         return not rows.end_early()
     seconds = min(ROW_SECONDS, -over / max(1, rows.to_come))
-    times = max(
-        LEAST_OPERATIONS, min(MOST_OPERATIONS, products_in(seconds, each))
-    )
+    times = max(LEAST_OPERATIONS, products_in(seconds, each))
     rows.run.working(SLOWER * times * each)
     operation()  # synchronises the ranks
     took = _seconds_of_each(device, operation, times)
