@@ -1,6 +1,5 @@
 """A real process for pages and signals."""
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 
@@ -18,16 +17,9 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
     It runs: until then its environment is empty, even when exec has closed its files.
     """
-    variables = {
-        b"A": b"b=c",
-        b"EMPTY": b"",
-        b"ESC": b"\x1b[31m",
-        b"RAW": b"\xff",
-        b"\xc3\xa4": b"2",
-    }
+    said = {b"A": b"b=c", b"EMPTY": b"", b"ESC": b"\x1b[31m", b"RAW": b"\xff", b"\xc3\xa4": b"2"}
     pipe = subprocess.PIPE
-    command = [shutil.which("cat") or "cat"]
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=variables, bufsize=0) as process:
+    with subprocess.Popen(["/bin/cat"], stdin=pipe, stdout=pipe, env=said, bufsize=0) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(b"\n")
