@@ -7,6 +7,7 @@ and prints one line about the crash.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -42,6 +43,10 @@ def _wait(reading: int) -> None:
         # Only the watched process handles these signals.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
+        # A reader gets end of file only after all processes have closed the pipe.
+        for descriptor in (0, 1):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
         with open(reading, encoding="utf-8", errors="replace") as pipe:
             first = pipe.readline().strip()
         if first.startswith(FATAL):

@@ -196,13 +196,28 @@ class TerminalDriver(SteadyDriver):
 
     def stop_application_mode(self) -> None:
         self._draws = False
-        # The end replaces the unread output.
         if self._blocked:
+            self._loop.remove_writer(self._output)
+            self._pending = CANCEL
+        # Keep the end together.
+        self._blocked = True
+        super().stop_application_mode()
+        end, self._pending, self._blocked = self._pending, b"", False
+        if not self._takes(end):
+            # The end replaces the unread output.
             with contextlib.suppress(termios.error):
                 termios.tcflush(self._output, termios.TCOFLUSH)
-            self._pending = CANCEL
-            self._unblock()
-        super().stop_application_mode()
+            self._takes(CANCEL + end)
+
+    def _takes(self, data: bytes) -> bool:
+        """Write that, and return True unless the terminal is full."""
+        try:
+            return os.write(self._output, data) == len(data)
+        except BlockingIOError:
+            return False
+        # The terminal is gone.
+        except OSError:
+            return True
 
     def close(self) -> None:
         # The thread may not have been started.
