@@ -70,7 +70,8 @@ class LiveView(ScrollView, can_focus=False, inherit_bindings=False):
         """Return a row. Textual keeps it until the row is refreshed."""
         if self._drawn_for != (self.size, self.scroll_offset):
             self._draw()
-        return Strip([Segment(*span) for span in self._rows[y]])
+        segments = [Segment(*span) for span in self._rows[y]]
+        return Strip(segments, self.size.width)
 
     def text(self) -> str:
         """Return the text on screen, without styles."""
