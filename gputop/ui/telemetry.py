@@ -65,6 +65,7 @@ class Telemetry:
         self._reported: deque[Event] = deque(maxlen=EVENTS)
         self._held: deque[Record] = deque()
         self._known: Mapping[str, DeviceSample] = {}
+        self._by_uuid: dict[str | None, Device] = {}
         self.history = History()
         self.process_history = ProcessHistory()
         self._judge: Judge | None = None
@@ -141,6 +142,11 @@ class Telemetry:
     def _show(self, record: Record) -> None:
         if isinstance(record, Inventory):
             self.inventory = record
+            self._by_uuid = {}
+            for device in reversed(record.devices):
+                unknown = f"unknown:{device.index}"
+                self._by_uuid[qualified(device.machine, unknown)] = device
+                self._by_uuid[device.uuid] = device
         else:
             for event in (*record.events, *self._changes_of_state(record)):
                 self._events[event.device_uuid or event.machine].append(event)
@@ -223,13 +229,7 @@ class Telemetry:
 
     def find_device(self, uuid: str | None) -> Device | None:
         """Return the device with that UUID. A device of unknown UUID is matched by index."""
-        for device in self._all_devices:
-            if uuid in (
-                device.uuid,
-                qualified(device.machine, f"unknown:{device.index}"),
-            ):
-                return device
-        return None
+        return self._by_uuid.get(uuid)
 
     @property
     def machines(self) -> tuple[Machine, ...]:
