@@ -55,6 +55,8 @@ LABEL, VALUE = 7, 20
 """Width of the label before a bar or chart, and of the text after it."""
 LEAST_CHART, MOST_CHART = 2, 6
 """Minimum and maximum number of rows of a chart."""
+BARRED = (charts.BUSY, charts.SM_ACTIVE, charts.MEMORY, charts.POWER)
+"""Charts whose newest value is beside a bar already."""
 DETAIL_ROWS = 4
 """Most rows of further readings."""
 
@@ -154,8 +156,11 @@ def _chart(
     now = telemetry.history.elapsed
     axis = charts.axis_of(now, across, telemetry.interval)
     drawn = charts.device_chart(telemetry, shown.device, chart, axis)
-    scale = f"{drawn.scale} {axis.text}"
-    return drawn._replace(scale=scale).rows(height)
+    value, scale = drawn.value, drawn.scale
+    if chart in BARRED:
+        value, scale = "", scale.removeprefix("of ")
+    scale = f"{scale} {axis.text}"
+    return drawn._replace(value=value, scale=scale).rows(height)
 
 
 def _title_end(shown: ShownDevice, room: int, *, bars: bool) -> Row:
