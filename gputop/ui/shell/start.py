@@ -94,6 +94,8 @@ def show_screen(
 def _show(*arguments: Any, **options: Any) -> int:
     """Run the app with these arguments, and return the exit status."""
     _set_colours()
+    # A key that comes right after a drawing waits for the next frame.
+    os.environ.setdefault("TEXTUAL_FPS", "120")
     from gputop.ui.drawing.look import Terminal
     from gputop.ui.shell.app import GputopApp
 
