@@ -62,7 +62,10 @@ def measured(bench: Bench, machine: Machine, monitors: list[Peer]) -> dict[str, 
         print(f"{machine.scene}: {peer}", file=sys.stderr, flush=True)
         figures, keys = bench.measure(peer, machine)
         if keys := sorted(keys):
-            figures |= {"key ms": keys[len(keys) // 2], "p99 ms": keys[-(-99 * len(keys) // 100) - 1]}
+            figures |= {
+                "key ms": keys[len(keys) // 2],
+                "p99 ms": keys[-(-99 * len(keys) // 100) - 1],
+            }
         found[str(peer)] = figures
     return found
 
