@@ -156,10 +156,8 @@ def _chart(
     now = telemetry.history.elapsed
     axis = charts.axis_of(now, across, telemetry.interval)
     drawn = charts.device_chart(telemetry, shown.device, chart, axis)
-    value, scale = drawn.value, drawn.scale
-    if chart in BARRED:
-        value, scale = "", scale.removeprefix("of ")
-    scale = f"{scale} {axis.text}"
+    value = "" if chart in BARRED else drawn.value
+    scale = f"{drawn.scale} {axis.text}"
     return drawn._replace(value=value, scale=scale).rows(height)
 
 
