@@ -1,9 +1,8 @@
 """Owners of the processes on the devices: users, places, and use of the host's resources.
 
 Each look at a process reads one file. Its identity is read again when its name changes, and every
-`IDENTITY_SECONDS`. Every
-`CHILDREN_SECONDS`, one file per child process is read: the workers of a data loader use no device,
-but the trainer waits for them.
+`IDENTITY_SECONDS`. Every `CHILDREN_SECONDS`, one file per child process is read: the workers of a
+data loader use no device, but the trainer waits for them.
 """
 
 from __future__ import annotations
@@ -165,14 +164,16 @@ class Owners:
             wanted.add(pid)
             yield pid, self._owner_of(pid)
         texts = set()
+        containers = set()
         for pid in [*self._known]:
             known = self._known[pid]
             if pid in wanted:
                 texts |= {known.key, known.parent_key}
+                containers.add(known.cgroup)
             else:
                 del self._known[pid]
         self._texts.keep(texts)
-        self._containers.keep(())
+        self._containers.keep(containers)
 
     def _owner_of(self, pid: int) -> Facts:
         now = time.monotonic()
