@@ -104,7 +104,7 @@ def on_cpu(kind: str, size: int | None = None, seconds: float = 2.6) -> dict[str
 CASES = {
     "soak": asked("soak", 128),
     "soak of auto size": asked("soak", rate=0.06),
-    "soak of a slow device": asked("soak", 256, 250.0, rate=4.8e-7),
+    "soak of a slow device": asked("soak", 256, 250.0, rate=6e-7),
     "soak of float32 for tf32": asked("soak", 256, dtype="tf32", fault=CLOCK + NOT_TF32),
     "large float32 for tf32": asked("soak", 1024, rate=0.1, dtype="tf32", fault=CLOCK + NOT_TF32),
     "sweep of float32 for tf32": asked("sweep", 64, dtype="tf32", fault=CLOCK + NOT_TF32),

@@ -136,6 +136,7 @@ class Instances:
 
     def unreadable(self, code: int) -> tuple[DeviceReading, ...]:
         """Return the known instances, after the GPU began to answer with that code."""
+        self._answers.forget()
         readings = []
         for instance in self._known.values():
             instance.forget()

@@ -156,6 +156,7 @@ class Cuda(Backend):
             self.uses_host_memory = bool(
                 torch.cuda.get_device_properties(0).is_integrated
             )
+        self._differs: Any = None
         # One tensor per batch in flight. They are pinned, because a copy to
         # pageable memory blocks until the device is idle.
         self._counts = deque(
@@ -219,7 +220,16 @@ class Cuda(Backend):
         The comparison is bit by bit, because cuBLAS nearly always returns the same bits on one
         stream of one device.
         """
-        return (product.c_bits != product.first_bits).sum()
+        # Nothing is allocated while products run, as memory may be full.
+        if (
+            self._differs is None
+            or self._differs.shape != product.c_bits.shape
+        ):
+            self._differs = self.torch.empty_like(
+                product.c_bits, dtype=self.torch.bool
+            )
+        self.torch.ne(product.c_bits, product.first_bits, out=self._differs)
+        return self._differs.sum()
 
     def timed(self, work: Callable[[int], None], times: int) -> float:
         """Return the seconds of that much work by device events."""

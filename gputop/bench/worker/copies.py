@@ -176,6 +176,7 @@ def _row(
     timed = rows.time(way.copy, way.clock, rows.device.wall(way.copy, 1))
     if timed is None:
         return
+    rows.device.synchronize()
     rows.run.verified(way.wrong(), 1)
     rate = way.counted * size / timed.seconds
     rows.add(

@@ -95,6 +95,7 @@ def _seconds_of_one(
 ) -> float:
     product = Product(device.torch, dtype, (n, n, n), device.place)
     product.fill()
+    product.multiply()  # loads the kernels, wakes the threads
     times: list[float] = []
     began = time.monotonic()
     while (
@@ -123,6 +124,7 @@ def prepare(
     run.totals.checks += 1
     product.fill()
     product.keep_first()
+    run.working()
     run.totals.wrong += product.judge()
     if run.totals.wrong:
         why = "the first products differ from the expected results"

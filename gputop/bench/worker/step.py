@@ -102,6 +102,8 @@ def step(device: Any, run: WorkerRun) -> None:
     torch, dtype = device.torch, run.request.dtype
     if dtype not in TRAINED:
         raise no_dtype(dtype, f"a step trains in {', '.join(TRAINED)}")
+    # The first optimizer loads the compiler, which takes seconds.
+    torch.optim.AdamW([torch.zeros(1, requires_grad=True)])
     torch.set_float32_matmul_precision(
         "high" if dtype == "tf32" else "highest"
     )
